@@ -1,0 +1,96 @@
+"""matmul_relu: C = relu(A @ B), A being M x K and B being K x N.
+
+One program computes one BLOCK_M x BLOCK_N tile of C. It walks along K in steps of BLOCK_K,
+multiplies on the tensor cores, adds up in fp32, and applies relu before the only write. With
+GROUP_M = 1 the tiles of C are visited row by row; with GROUP_M > 1 in column-wise order within
+bands of GROUP_M tile rows, so that programs running at the same time share more of A and B in L2.
+
+Precision: fp16 and bf16 products are exact and their sums fp32. fp32 operands are first rounded
+to tf32, a 10-bit mantissa (relative error of an operand up to 2**-11), which is what the tensor
+cores take.
+"""
+
+import triton
+import triton.language as tl
+
+DTYPES = ("fp16", "bf16", "fp32")
+SHAPE = {
+    "M": "rows of A and C",
+    "N": "columns of B and C",
+    "K": "columns of A, rows of B",
+}
+CONSTEXPRS = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
+OPTIONS = {"num_warps": 8, "num_stages": 3}
+OVERRIDES = {"fp32": {"BLOCK_K": 32}}
+OUTPUTS = ("c_ptr",)
+EXAMPLE = (
+    {"M": 4096, "N": 4096, "K": 4096},
+    {"M": 4096, "N": 4096, "K": 4096, "GROUP_M": 1},
+    {"M": 1000, "N": 513, "K": 777},
+    {"M": 2048, "N": 2048, "K": 2048, "dtype": "fp32"},
+)
+
+
+@triton.jit
+def matmul_relu_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    # Which tile of C: bands of GROUP_M tile rows, the last band perhaps with fewer.
+    pid = tl.program_id(0)
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    band = pid // (GROUP_M * tiles_n)
+    in_band = pid % (GROUP_M * tiles_n)
+    band_rows = min(tiles_m - band * GROUP_M, GROUP_M)
+    tile_m = band * GROUP_M + in_band % band_rows
+    tile_n = in_band // band_rows
+
+    # 64-bit, since an index times a stride may pass 2**31.
+    rows = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    cols = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    ks = tl.arange(0, BLOCK_K)
+    ks64 = ks.to(tl.int64)
+    a_ptrs = a_ptr + rows[:, None] * stride_am + ks64[None, :] * stride_ak
+    b_ptrs = b_ptr + ks64[:, None] * stride_bk + cols[None, :] * stride_bn
+
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (ks[None, :] < K - k), other=0.0)
+        b = tl.load(b_ptrs, mask=(ks[:, None] < K - k) & (cols[None, :] < N), other=0.0)
+        acc = tl.dot(a, b, acc)
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+
+    c = tl.maximum(acc, 0.0).to(c_ptr.dtype.element_ty)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (cols[None, :] < N))
+
+
+def arguments(shape, dtype, constexprs):
+    M, N, K = shape["M"], shape["N"], shape["K"]
+    return {
+        "a_ptr": ("*", dtype, (M, K)),
+        "b_ptr": ("*", dtype, (K, N)),
+        "c_ptr": ("*", dtype, (M, N)),
+        "M": M,
+        "N": N,
+        "K": K,
+        "stride_am": K,
+        "stride_ak": 1,
+        "stride_bk": N,
+        "stride_bn": 1,
+        "stride_cm": N,
+        "stride_cn": 1,
+    }
+
+
+def grid(shape, constexprs):
+    tiles_m = triton.cdiv(shape["M"], constexprs["BLOCK_M"])
+    tiles_n = triton.cdiv(shape["N"], constexprs["BLOCK_N"])
+    return (tiles_m * tiles_n, 1, 1)
+
+
+def reference(tensors, shape):
+    return {"c_ptr": (tensors["a_ptr"] @ tensors["b_ptr"]).relu()}
