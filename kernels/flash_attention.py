@@ -5,8 +5,11 @@ each row, the maximum score so far, the sum of the exponentials relative to it, 
 sum of V; when the maximum grows, the two sums are scaled down ("online softmax"). The T x T scores
 never leave the chip. With causal, query t sees keys 0..t, and the walk stops at the diagonal.
 
-Precision: products on the tensor cores (fp32 operands rounded to tf32), sums and softmax in fp32,
-the softmax weights rounded to the element type before they meet V.
+Precision: products on the tensor cores (which read fp32 operands as tf32, a 10-bit mantissa), sums
+and softmax in fp32, the softmax weights rounded to the element type before they meet V.
+
+Any T; any D up to 128, padded to a power of two in the tile. Shared memory grows with D, the
+element size and BLOCK_KV: D = 128 in fp32 on sm_120 needs BLOCK_KV = 16.
 """
 
 import triton
@@ -21,7 +24,7 @@ SHAPE = {
     "causal": "1: a query sees no later keys; 0: it sees all",
 }
 CONSTEXPRS = {"BLOCK_Q": 128, "BLOCK_KV": 64}
-OPTIONS = {"num_warps": 4, "num_stages": 3}
+OPTIONS = {"num_warps": 8, "num_stages": 3}
 OVERRIDES = {"fp32": {"BLOCK_KV": 32}}
 OUTPUTS = ("o_ptr",)
 EXAMPLE = (

@@ -5,9 +5,8 @@ multiplies on the tensor cores, adds up in fp32, and applies relu before the onl
 GROUP_M = 1 the tiles of C are visited row by row; with GROUP_M > 1 in column-wise order within
 bands of GROUP_M tile rows, so that programs running at the same time share more of A and B in L2.
 
-Precision: fp16 and bf16 products are exact and their sums fp32. fp32 operands are first rounded
-to tf32, a 10-bit mantissa (relative error of an operand up to 2**-11), which is what the tensor
-cores take.
+Precision: fp16 and bf16 products are exact, their sums fp32. Of an fp32 operand the tensor cores
+read the upper 19 bits only (tf32, a 10-bit mantissa): a relative error of up to 2**-10 each.
 """
 
 import triton
@@ -50,18 +49,18 @@ def matmul_relu_kernel(
     # 64-bit, since an index times a stride may pass 2**31.
     rows = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     cols = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
-    ks = tl.arange(0, BLOCK_K)
-    ks64 = ks.to(tl.int64)
-    a_ptrs = a_ptr + rows[:, None] * stride_am + ks64[None, :] * stride_ak
-    b_ptrs = b_ptr + ks64[:, None] * stride_bk + cols[None, :] * stride_bn
+    ks = tl.arange(0, BLOCK_K).to(tl.int64)
+    step = tl.cast(BLOCK_K, tl.int64)
+    a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+    b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (ks[None, :] < K - k), other=0.0)
         b = tl.load(b_ptrs, mask=(ks[:, None] < K - k) & (cols[None, :] < N), other=0.0)
         acc = tl.dot(a, b, acc)
-        a_ptrs += BLOCK_K * stride_ak
-        b_ptrs += BLOCK_K * stride_bk
+        a_ptrs += step * stride_ak
+        b_ptrs += step * stride_bk
 
     c = tl.maximum(acc, 0.0).to(c_ptr.dtype.element_ty)
     c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
