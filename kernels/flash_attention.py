@@ -1,4 +1,4 @@
-"""flash_attention: O = softmax(Q @ K^T / sqrt(D)) @ V for each batch and head, causal or not.
+"""O = softmax(Q @ K^T / sqrt(D)) @ V for each batch and head, causal or not.
 
 One program computes BLOCK_Q rows of O. It walks along K and V in steps of BLOCK_KV and keeps, for
 each row, the maximum score so far, the sum of the exponentials relative to it, and the weighted

@@ -1,4 +1,4 @@
-"""gelu: y = gelu(x) of every element, in the tanh form.
+"""y = gelu(x) of every element, in the tanh form.
 
 One program handles one block of BLOCK_SIZE elements: it reads each once and writes each once, so
 the time is that of moving 2 * n elements through memory. Whatever the element type, the

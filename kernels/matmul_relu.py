@@ -1,4 +1,4 @@
-"""matmul_relu: C = relu(A @ B), A being M x K and B being K x N.
+"""C = relu(A @ B), A being M x K and B being K x N.
 
 One program computes one BLOCK_M x BLOCK_N tile of C. It walks along K in steps of BLOCK_K,
 multiplies on the tensor cores, adds up in fp32, and applies relu before the only write. With

@@ -1,4 +1,4 @@
-"""row_sum: y = the sum of each row of an M x N matrix, in fp32.
+"""y = the sum of each row of an M x N matrix, in fp32.
 
 One program handles one row and walks along it in tiles of BLOCK_SIZE. It keeps one partial sum
 for each position in the tile and adds these up at the end, so the loop holds no communication

@@ -1,4 +1,4 @@
-"""softmax: y = softmax(x) along each row of an M x N matrix.
+"""y = softmax(x) along each row of an M x N matrix.
 
 One program handles one row. A row that fits into a block is read once and kept in registers. A
 longer one is read twice: once for its maximum and the sum of its exponentials, kept up to date
