@@ -1,0 +1,475 @@
+"""Compiling a Triton kernel for a GPU that need not be there.
+
+``compile_kernel(target)`` gives every stage (TTIR, TTGIR, LLVM IR, PTX, cubin, SASS) and the
+resources that ptxas reports. Importing this module imports neither triton nor torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kanalyze import _triton, tools, userfile
+from kanalyze.errors import InputError, UsageError, nearest
+from kanalyze.specialize import (
+    DIVISIBLE_BY_16,
+    Argument,
+    Parameter,
+    Pointer,
+    example_signature,
+    parse_signature,
+    parse_value,
+    specialise,
+)
+from kanalyze.tools import Resources
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from kanalyze.kernelfile import KernelFile
+
+__all__ = ["ARCHS", "DEFAULT_ARCH", "Compiled", "Resources", "compile_kernel", "normalise_arch"]
+
+ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+"""Architectures that are supported and tested."""
+
+DEFAULT_ARCH = "sm_90"
+
+# Also accepted: Orin, Orin-class Ampere, Thor, DGX Spark (ptxas --help, option --gpu-name).
+_MORE_CAPABILITIES = (87, 88, 110, 121)
+
+# Shared memory that a block may have, in bytes: CUDA C++ Programming Guide 13.1, table "Technical
+# Specifications per Compute Capability", row "Maximum amount of shared memory per thread block".
+_MAX_SHARED_KIB = {
+    80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99,
+    121: 99,
+}  # fmt: skip
+_MAX_THREADS = 1024
+_MAX_TENSOR_MEMORY_COLUMNS = 512  # triton/compiler/compiler.py, CompiledKernel._init_handles
+
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_METADATA = (
+    "num_warps", "num_stages", "num_ctas", "cluster_dims", "maxnreg", "shared", "tmem_size",
+    "global_scratch_size", "global_scratch_align", "profile_scratch_size", "warp_size",
+    "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "ptx_version",
+)  # fmt: skip
+
+
+def normalise_arch(text: str) -> int:
+    """Return the compute capability of an architecture's name: 90 for ``sm_90`` or ``sm_90a``.
+
+    Raises:
+        UsageError: the name is not an NVIDIA architecture that is supported.
+    """
+    known = {int(arch[3:]) for arch in ARCHS} | set(_MORE_CAPABILITIES)
+    found = re.fullmatch(r"(?:sm|compute)?_?(\d{2,3})([af]?)", text.strip().lower())
+    if found and int(found[1]) in known and (not found[2] or int(found[1]) >= 90):
+        return int(found[1])
+    raise UsageError(f"unknown architecture '{text}': {nearest(text, ARCHS)}")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel compiled for one architecture, and with what.
+
+    Attributes:
+        name: the kernel's symbol in PTX and cubin.
+        arch: ``sm_90``, as asked for; the PTX's own target may be ``sm_90a``.
+        ttir, ttgir, llir, ptx: the text of each stage.
+        cubin: the binary.
+        resources: what ptxas reports for this PTX, with the dynamic shared memory added.
+        metadata: Triton's, reduced to plain values (``num_warps``, ``num_stages``, ``shared``, …).
+        signature: parameter → ``*fp32``, ``i32``, …, or ``constexpr``; the latter also for an
+            argument equal to 1. Those have no parameter in PTX; the others follow in this order.
+        constexprs: parameter → constant, for all that are ``constexpr`` in ``signature``.
+        specialization: parameter → facts compiled in, ``("divisible by 16",)`` or
+            ``("equal to 1",)``; parameters without are absent.
+        grid: blocks in x, y, z; None where no launch is known.
+        arguments: parameter → number, or ``("*", dtype, dims)`` for a pointer (``dims`` None where
+            not known). Scalars whose value is not known are absent.
+        source_file: path of the Python file.
+        source_function: name of the kernel in it.
+        kernel: the bundled kernel's name, or None.
+        triton_version: for example ``3.9.0``.
+        notes: choices that were made for the caller, and Triton's warnings.
+    """
+
+    name: str
+    arch: str
+    ttir: str
+    ttgir: str
+    llir: str
+    ptx: str
+    cubin: bytes
+    resources: Resources
+    metadata: dict[str, Any]
+    signature: dict[str, str]
+    constexprs: dict[str, Any]
+    specialization: dict[str, tuple[str, ...]]
+    grid: tuple[int, ...] | None
+    arguments: dict[str, Any]
+    source_file: Path
+    source_function: str
+    kernel: str | None
+    triton_version: str
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def sass(self) -> str:
+        """The disassembled cubin with source lines (``nvdisasm -c -gi``), made on first use."""
+        return tools.disassemble(self.cubin)
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write ``NAME.ttir .ttgir .llir .ptx .cubin .sass`` to a folder; return the paths.
+
+        Raises:
+            InputError: the folder cannot be made or written to.
+        """
+        folder = Path(folder)
+        written = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for stage in ("ttir", "ttgir", "llir", "ptx", "cubin", "sass"):
+                content = getattr(self, stage)
+                path = folder / f"{self.name}.{stage}"
+                path.write_bytes(content if stage == "cubin" else content.encode())
+                written.append(path)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", file=str(folder)) from None
+        return written
+
+
+def compile_kernel(
+    target: str,
+    *,
+    arch: str = DEFAULT_ARCH,
+    dtype: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    signature: str | None = None,
+) -> Compiled:
+    """Compile a bundled kernel or a user's ``@triton.jit`` function.
+
+    Args:
+        target: a bundled kernel's name, ``path/to/file.py:kernel``, or ``path/to/file.py`` where
+            the file has one kernel.
+        arch: one of :data:`ARCHS`; ``sm_90a`` and the like are accepted too.
+        dtype: ``fp16``, ``bf16`` or ``fp32``: element type of a bundled kernel (or of a file that
+            describes its launches the same way).
+        settings: name → value for shapes, scalar arguments and constexprs (texts are read as by
+            :func:`kanalyze.specialize.parse_value`); also ``num_ctas`` and ``maxnreg``.
+        num_warps: warps of a block, a power of two.
+        num_stages: depth of software pipelines.
+        signature: types and facts of a user's kernel; see
+            :func:`kanalyze.specialize.parse_signature`.
+
+    Raises:
+        UsageError: unknown kernel, setting or architecture; a parameter without type or value.
+        InputError: the file cannot be executed, or Triton or ptxas rejects the kernel.
+        MissingToolError: Triton, its tools or a package that the file imports is missing.
+    """
+    capability = normalise_arch(arch)
+    given = {name: parse_value(value) for name, value in (settings or {}).items()}
+    options = {"num_warps": num_warps, "num_stages": num_stages}
+    path, function, bundled = _locate(target)
+    triton = _triton.import_triton()
+    with _triton.environment(str(path)), userfile.importable(path.parent):
+        module = userfile.load(path)
+        kernel = _pick(module, path, function)
+        description = bundled or _description(path, kernel.name, module, signature)
+        if description is not None:
+            request = _planned(description, module, kernel, given, dtype, signature)
+        else:
+            if dtype is not None:
+                raise UsageError(
+                    f"{target}: a dtype can be chosen for bundled kernels only; "
+                    "give the types with a signature"
+                )
+            request = _signed(kernel, given, signature)
+        chosen = request.options | {k: v for k, v in options.items() if v is not None}
+        return _compiled(kernel, request, chosen, capability, triton.__version__, bundled)
+
+
+# --- finding the kernel --------------------------------------------------------------------------
+
+
+def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
+    """Return a target's file, function ("" for the only one), and description if it is bundled."""
+    found = re.fullmatch(r"(?s)(.+\.py)(?::(\w*))?", target)
+    if found:
+        return Path(found[1]).absolute(), found[2] or None, None
+    from kanalyze import kernelfile
+
+    known = kernelfile.bundled()
+    if target in known:
+        return Path(known[target].path).absolute(), known[target].function, known[target]
+    raise UsageError(
+        f"unknown kernel '{target}': {nearest(target, known)} "
+        "(a file of your own is written path/to/file.py:kernel)"
+    )
+
+
+def _pick(module: ModuleType, path: Path, function: str | None) -> _triton.Kernel:
+    kernels = _triton.kernels_of(module)
+    if not kernels:
+        raise InputError("found no @triton.jit function, expected at least one", file=str(path))
+    if function is None:
+        entries = _triton.entries_of(module, path)
+        if len(entries) != 1:
+            names = ", ".join(entries or kernels)
+            raise UsageError(f"{path.name} has several kernels, name one as FILE:KERNEL: {names}")
+        function = entries[0]
+    if function not in kernels:
+        if hasattr(module, function):
+            raise UsageError(
+                f"'{function}' in {path.name} is no @triton.jit function: {nearest('', kernels)}"
+            )
+        raise UsageError(f"no kernel '{function}' in {path.name}: {nearest(function, kernels)}")
+    return _triton.unwrap(function, kernels[function])
+
+
+def _description(
+    path: Path, function: str, module: ModuleType, signature: str | None
+) -> KernelFile | None:
+    """Return the launch description of a user's file that is written like a bundled kernel."""
+    if not all(hasattr(module, name) for name in ("EXAMPLE", "arguments", "grid")):
+        return None
+    from kanalyze import kernelfile
+
+    try:
+        description = kernelfile.read(path)
+    except InputError:
+        if signature is None and function == f"{path.stem}_kernel":
+            raise
+        return None
+    return description if description.function == function else None
+
+
+# --- what to compile -----------------------------------------------------------------------------
+
+
+@dataclass
+class _Request:
+    """Arguments as Triton is told, options, and what is known of the launch."""
+
+    arguments: dict[str, Argument]
+    options: dict[str, Any]
+    values: dict[str, Any]
+    grid: tuple[int, ...] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def _planned(
+    description: KernelFile,
+    module: ModuleType,
+    kernel: _triton.Kernel,
+    given: Mapping[str, object],
+    dtype: str | None,
+    signature: str | None,
+) -> _Request:
+    """Make a request from a file that describes its own launches."""
+    from kanalyze import kernelfile
+
+    own = {k: _plain(v) for k, v in given.items() if k not in _OPTIONS}
+    plan = kernelfile.plan(description, module, own, dtype)
+    options = dict(plan.options) | {k: v for k, v in given.items() if k in _OPTIONS}
+    values = dict(plan.arguments)
+    explicit = parse_signature(signature, kernel.parameters) if signature else {}
+    arguments = {}
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if name in plan.constexprs:
+            arguments[name] = Argument("constexpr", (), plan.constexprs[name])
+        elif name in values:
+            value = values[name]
+            pointer = isinstance(value, tuple) and value[:1] == ("*",)
+            arguments[name] = specialise(parameter, Pointer(value[1]) if pointer else value)
+        elif parameter.has_default:
+            arguments[name] = specialise(parameter, parameter.default)
+    arguments |= explicit
+    _complain_of_missing(kernel, arguments)
+    return _Request(arguments, options, values, tuple(plan.grid))
+
+
+def _plain(value: object) -> str | int:
+    """Return a setting as :func:`kanalyze.kernelfile.plan` reads it: integers, or text."""
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return str(value)
+
+
+def _signed(
+    kernel: _triton.Kernel, given: Mapping[str, object], signature: str | None
+) -> _Request:
+    """Make a request from a signature, settings, decorators and defaults, in this order."""
+    names = [parameter.name for parameter in kernel.parameters]
+    for name in given:
+        if name not in names and name not in _OPTIONS:
+            raise UsageError(
+                f"{kernel.name} has no parameter '{name}': {nearest(name, [*names, *_OPTIONS])}"
+            )
+    options = kernel.options | {k: v for k, v in given.items() if k in _OPTIONS and k not in names}
+    request = _Request(parse_signature(signature or "", kernel.parameters), options, {})
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if name in given:
+            _apply_setting(request, parameter, given[name])
+        elif name in request.arguments:
+            continue
+        elif name in kernel.config:
+            request.arguments[name] = specialise(parameter, kernel.config[name])
+            request.values[name] = kernel.config[name]
+    _apply_heuristics(kernel, request)
+    for parameter in kernel.parameters:
+        if parameter.name not in request.arguments and parameter.has_default:
+            request.arguments[parameter.name] = specialise(parameter, parameter.default)
+            request.values[parameter.name] = parameter.default
+    _complain_of_missing(kernel, request.arguments)
+    if kernel.configs:
+        parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items()]
+        request.notes.append(
+            f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
+        )
+    return request
+
+
+def _apply_setting(request: _Request, parameter: Parameter, value: object) -> None:
+    name = parameter.name
+    stated = request.arguments.get(name)
+    if stated is None:
+        request.arguments[name] = specialise(parameter, value)
+    elif stated.type == "constexpr" and stated.value != value:
+        raise UsageError(f"'{name}' is {value!r} in the settings, {stated.value!r} in the signature")
+    elif stated.type.startswith("*"):
+        raise UsageError(f"'{name}' is a pointer ({stated.type}) and takes no value")
+    elif DIVISIBLE_BY_16 in stated.facts and (not isinstance(value, int) or value % 16):
+        raise UsageError(f"'{name}' is {value!r}, which is not divisible by 16 as the signature says")
+    request.values[name] = value
+
+
+def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
+    """Evaluate ``@triton.heuristics`` for what is not given, with what is known."""
+    for name, function in kernel.heuristics.items():
+        if name in request.arguments:
+            continue
+        known = {k: a.value for k, a in request.arguments.items() if a.type == "constexpr"}
+        for parameter in kernel.parameters:
+            if parameter.has_default:
+                known.setdefault(parameter.name, parameter.default)
+        known |= request.values
+        try:
+            value = function(known)
+        except Exception as error:
+            needs = f" (it needs '{error.args[0]}')" if isinstance(error, KeyError) else ""
+            raise UsageError(
+                f"the heuristic for '{name}' of {kernel.name} cannot be evaluated{needs}: "
+                f"{userfile.one_line(error)}; set {name} itself or the argument that it needs, "
+                f"for example --set {error.args[0] if needs else name}=1024"
+            ) from None
+        parameter = next((p for p in kernel.parameters if p.name == name), Parameter(name, True))
+        request.arguments[name] = specialise(parameter, value)
+        request.values[name] = value
+        request.notes.append(f"heuristics: {name}={value!r}")
+
+
+def _complain_of_missing(kernel: _triton.Kernel, arguments: Mapping[str, Argument]) -> None:
+    missing = [p for p in kernel.parameters if p.name not in arguments]
+    if not missing:
+        return
+    known = {k: a.value for k, a in arguments.items() if a.type == "constexpr"}
+    types = [p.name for p in missing if not p.constexpr]
+    values = [p.name for p in missing if p.constexpr]
+    parts = [f"no type is known for {', '.join(types)}"] if types else []
+    parts += [f"no value is known for the constexpr {', '.join(values)}"] if values else []
+    example = example_signature(kernel.parameters, known)
+    raise UsageError(f'{kernel.name}: {"; ".join(parts)}; for example --signature "{example}"')
+
+
+# --- compiling -----------------------------------------------------------------------------------
+
+
+def _compiled(
+    kernel: _triton.Kernel,
+    request: _Request,
+    options: Mapping[str, Any],
+    capability: int,
+    triton_version: str,
+    bundled: KernelFile | None,
+) -> Compiled:
+    ordered = {p.name: request.arguments[p.name] for p in kernel.parameters}
+    for name, value in options.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise UsageError(f"{name} takes an integer, found {value!r}")
+    warps = options.get("num_warps", 4)
+    if warps < 1 or warps & (warps - 1) or warps * 32 > _MAX_THREADS:
+        raise InputError(
+            f"num_warps is {warps}, expected a power of two up to {_MAX_THREADS // 32}",
+            kernel.spot(),
+        )
+    constexprs = {n: a.value for n, a in ordered.items() if a.type == "constexpr"}
+    signature = {n: a.type for n, a in ordered.items()}
+    output = _triton.compile_source(
+        kernel,
+        signature,
+        constexprs,
+        {n: DIVISIBLE_BY_16 in a.facts for n, a in ordered.items()},
+        capability,
+        {"enable_fp_fusion": True} | {k: v for k, v in options.items() if v is not None},
+    )
+    metadata = {k: output.metadata[k] for k in _METADATA if k in output.metadata}
+    _check_limits(metadata, capability, kernel)
+    ptx, name = output.asm["ptx"], output.metadata["name"]
+    resources = tools.ptxas_resources(ptx)[name]
+    resources = replace(
+        resources, shared_bytes=resources.static_shared_bytes + metadata.get("shared", 0)
+    )
+    arguments = dict(request.values)
+    for parameter, argument in ordered.items():
+        if argument.type.startswith("*"):
+            arguments.setdefault(parameter, ("*", argument.type.lstrip("*").removeprefix("k"), None))
+        elif argument.type == "constexpr" and argument.facts:
+            arguments.setdefault(parameter, argument.value)
+    plain = [n for n, a in ordered.items() if a.type != "constexpr" or a.facts]
+    return Compiled(
+        name=name,
+        arch=f"sm_{capability}",
+        ttir=output.asm["ttir"],
+        ttgir=output.asm["ttgir"],
+        llir=output.asm["llir"],
+        ptx=ptx,
+        cubin=output.asm["cubin"],
+        resources=resources,
+        metadata=metadata,
+        signature=signature,
+        constexprs=constexprs,
+        specialization={n: a.facts for n, a in ordered.items() if a.facts},
+        grid=request.grid,
+        arguments={n: arguments[n] for n in plain if n in arguments},
+        source_file=kernel.file,
+        source_function=kernel.name,
+        kernel=bundled.name if bundled else None,
+        triton_version=triton_version,
+        notes=(*request.notes, *output.warnings),
+    )
+
+
+def _check_limits(metadata: Mapping[str, Any], capability: int, kernel: _triton.Kernel) -> None:
+    """Raise what Triton's launcher would raise on the device (``OutOfResources``)."""
+    limit = _MAX_SHARED_KIB[capability] * 1024
+    checks = (
+        ("shared memory", metadata.get("shared") or 0, limit, "bytes"),
+        ("tensor memory", metadata.get("tmem_size") or 0, _MAX_TENSOR_MEMORY_COLUMNS, "columns"),
+        ("threads", metadata.get("num_warps", 4) * 32, _MAX_THREADS, "threads"),
+    )
+    for what, needed, most, unit in checks:
+        if needed > most:
+            raise InputError(
+                f"out of resource: {what}: a block needs {needed} {unit}, sm_{capability} has "
+                f"{most}; reduce block sizes or num_stages",
+                kernel.spot(),
+            )

@@ -1,0 +1,322 @@
+"""Which facts about a kernel's arguments Triton compiles into it.
+
+Triton's launcher does not compile a kernel for types alone: an integer that equals 1 becomes a
+constant, an integer or address divisible by 16 is marked so (which allows vector loads). This
+module does the same from values, without a GPU, and reads signatures that state the facts.
+
+Source: ``create_function_from_signature`` and ``native_specialize_impl`` (3.6 to 3.9) or
+``create_specialize_impl`` (3.5) in ``triton/runtime/jit.py``; ``BaseBackend.parse_attr`` and its
+``get_*_specialization`` in ``triton/backends/compiler.py``, to which the CUDA backend adds nothing
+on any architecture. The tests compare with those functions. Nothing here imports triton.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kanalyze.errors import UsageError, nearest
+
+DIVISIBLE_BY_16 = "divisible by 16"
+EQUAL_TO_1 = "equal to 1"
+
+# Names and their aliases: triton/_utils.py, type_canonicalisation_dict.
+_ALIASES = {
+    "bool": "i1", "int1": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint1": "u1", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "int": "i32", "float": "fp32", "half": "fp16",
+    "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16",
+    "f16": "fp16", "f32": "fp32", "f64": "fp64",
+    "float8_e5m2": "fp8e5", "float8e5": "fp8e5", "float8e4nv": "fp8e4nv",
+    "float8_e4m3fn": "fp8e4nv", "float8e4b15": "fp8e4b15", "float8e4b8": "fp8e4b8",
+    "float8_e4m3fnuz": "fp8e4b8", "float8e5b16": "fp8e5b16", "float8_e5m2fnuz": "fp8e5b16",
+    "void": "i8",
+}  # fmt: skip
+SCALAR_TYPES = (
+    "i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",
+    "fp16", "bf16", "fp32", "fp64", "fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A kernel's parameter as ``@triton.jit`` sees it (``triton.runtime.jit.KernelParam``).
+
+    ``type`` is the annotated type ("" where there is none); ``default`` counts only with
+    ``has_default``.
+    """
+
+    name: str
+    constexpr: bool = False
+    specialise: bool = True
+    specialise_alignment: bool = True
+    const: bool = False
+    type: str = ""
+    has_default: bool = False
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What Triton is told about one argument.
+
+    Attributes:
+        type: ``*fp32``, ``i32``, …, or ``constexpr``: then the argument is no parameter in PTX.
+        facts: :data:`DIVISIBLE_BY_16` or :data:`EQUAL_TO_1`, or nothing.
+        value: the constant, for ``constexpr``.
+    """
+
+    type: str
+    facts: tuple[str, ...] = ()
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A device pointer to elements of a type (``fp32``); allocators align to 256 bytes or more.
+
+    ``torch.empty`` and ``cudaMalloc`` do (CUDA C++ Best Practices Guide, 13.1, section 10.2.1.3),
+    so a pointer is divisible by 16 unless a caller says otherwise.
+    """
+
+    dtype: str
+    align: int = 256
+
+
+def specialise(parameter: Parameter, value: object) -> Argument:
+    """Return what Triton's launcher would compile in for this parameter and value.
+
+    Args:
+        parameter: the parameter, with its annotations.
+        value: an int, float, bool, None, :class:`Pointer`, or anything for a constexpr.
+
+    Raises:
+        UsageError: Triton takes no such value at launch.
+    """
+    if parameter.constexpr:
+        return Argument("constexpr", (), value)
+    plain = _specialise_value(parameter, value)
+    if not parameter.type:
+        return plain
+    # An annotated type wins over the value's; a value of 1 then stays an ordinary argument.
+    if parameter.type == "u1" or parameter.type[:2] in ("fp", "bf"):
+        return Argument(parameter.type)
+    divisible = plain.facts == (DIVISIBLE_BY_16,)
+    return Argument(parameter.type, plain.facts if divisible else ())
+
+
+def _specialise_value(parameter: Parameter, value: object) -> Argument:
+    match value:
+        case None:
+            return Argument("constexpr", (), None)
+        case bool():
+            return Argument("u1")
+        case int() if value == 1 and parameter.specialise:
+            return Argument("constexpr", (EQUAL_TO_1,), 1)
+        case int():
+            return Argument(_integer_type(parameter, value), _divisible(parameter, value))
+        case float():
+            return Argument("fp32")
+        case Pointer():
+            kind = "*k" if parameter.const else "*"
+            return Argument(kind + value.dtype, _divisible(parameter, value.align))
+    raise UsageError(
+        f"parameter '{parameter.name}': {value!r} cannot be passed to a kernel, "
+        "expected an integer, a float or a bool (or annotate the parameter with tl.constexpr)"
+    )
+
+
+def _integer_type(parameter: Parameter, value: int) -> str:
+    if -(2**31) <= value < 2**31:
+        return "i32"
+    if -(2**63) <= value < 2**63:
+        return "i64"
+    if value < 2**64 and value > 0:
+        return "u64"
+    raise UsageError(f"parameter '{parameter.name}': {value} does not fit into 64 bits")
+
+
+def _divisible(parameter: Parameter, value: int) -> tuple[str, ...]:
+    wanted = parameter.specialise and parameter.specialise_alignment
+    return (DIVISIBLE_BY_16,) if wanted and value % 16 == 0 else ()
+
+
+# --- values and signatures as text -----------------------------------------------------------------
+
+
+def parse_value(text: object) -> object:
+    """Return the value that a text stands for: ``128``, ``1e-5``, ``true``, ``None``, ``'relu'``.
+
+    A text that is none of these stands for itself; a value that is no text is returned as it is.
+    """
+    if not isinstance(text, str):
+        return text
+    lowered = text.strip().lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    if lowered == "none":
+        return None
+    try:
+        return int(text.replace("_", ""), 0)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    if re.fullmatch(r"\s*(['\"]).*\1\s*|\s*\(.*\)\s*|\s*\[.*\]\s*", text):
+        try:
+            return ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError):
+            pass
+    return text.strip()
+
+
+def normalise_type(text: str) -> str:
+    """Return Triton's own spelling of a type: ``*float32`` → ``*fp32``, ``tl.int64`` → ``i64``.
+
+    Raises:
+        UsageError: no such type, or one that a signature cannot state.
+    """
+    cleaned = text.strip().replace("tl.", "")
+    if re.match(r"tensordesc|nvTmaDesc|\(", cleaned):
+        raise UsageError(
+            f"type '{text.strip()}' is not supported in a signature: tensor descriptors and tuples "
+            "are made at launch from tensors that do not exist here"
+        )
+    found = re.fullmatch(r"(\**)(const\s+|k(?=[a-z]))?\s*(\w+)(\**)", cleaned)
+    if found is not None:
+        stars, const, name, more = found.groups()
+        name = _ALIASES.get(name, name)
+        if name in SCALAR_TYPES:
+            stars += more
+            return stars + ("k" if const and stars else "") + name
+        cleaned = name
+    raise UsageError(
+        f"unknown type '{text.strip()}' in a signature: {nearest(cleaned, SCALAR_TYPES)} "
+        "(a pointer is written *fp32)"
+    )
+
+
+def parse_signature(text: str, parameters: Sequence[Parameter]) -> dict[str, Argument]:
+    """Read a signature in the format of Triton's ahead-of-time compiler.
+
+    ``"*fp32:16, *fp32, i32:16, i32:1, 1024"``, by position: a type, then ``:16`` (divisible by 16)
+    or ``:1`` (equal to 1) or nothing (no fact); a bare number, bool or quoted text is a constant's
+    value. Items ``name=…`` go by name. Where fewer items stand than the kernel has parameters, they
+    fill the parameters that are not annotated constexpr, if none of them is a bare value.
+    Parameters that are not named are absent from the result.
+
+    Source: ``triton/tools/compile.py``.
+
+    Raises:
+        UsageError: an item cannot be read, there are too many, or a name is unknown.
+    """
+    given: dict[str, str] = {}
+    positional: list[str] = []
+    names = [parameter.name for parameter in parameters]
+    for item in _split(text):
+        found = re.fullmatch(r"(?s)([A-Za-z_]\w*)\s*=\s*(.+)", item)
+        if found is None:
+            if given:
+                raise UsageError(f"signature: '{item}' stands after an item with a name")
+            positional.append(item)
+        elif found[1] not in names:
+            raise UsageError(f"signature: unknown parameter '{found[1]}': {nearest(found[1], names)}")
+        else:
+            given[found[1]] = found[2].strip()
+    plain = [parameter.name for parameter in parameters if not parameter.constexpr]
+    short = len(positional) < len(names) and len(positional) <= len(plain)
+    targets = plain if short and not any(map(_is_value, positional)) else names
+    if len(positional) > len(targets):
+        raise UsageError(
+            f"signature has {len(positional)} items, the kernel has {len(names)} parameters: "
+            f"{', '.join(names)}"
+        )
+    by_position = dict(zip(targets, positional, strict=False))
+    if twice := sorted(by_position.keys() & given.keys()):
+        raise UsageError(f"signature: '{twice[0]}' is given by position and by name")
+    chosen = by_position | given
+    return {
+        parameter.name: argument
+        for parameter in parameters
+        if parameter.name in chosen
+        and (argument := _parse_item(parameter, chosen[parameter.name])) is not None
+    }
+
+
+def _parse_item(parameter: Parameter, item: str) -> Argument | None:
+    if _is_value(item):
+        return Argument("constexpr", (), parse_value(item))
+    if item == "constexpr":
+        return None  # its value comes from elsewhere
+    if parameter.constexpr and not re.match(r"\*|tensordesc", item):
+        if item.split(":")[0].strip() in SCALAR_TYPES:
+            raise UsageError(
+                f"signature: '{parameter.name}' is a constexpr and takes a value, found '{item}'"
+            )
+        return Argument("constexpr", (), parse_value(item))
+    kind, colon, hint = item.partition(":")
+    kind, hint = normalise_type(kind), hint.strip()
+    if not colon:
+        return Argument(kind)
+    if hint == "16" and kind[:2] not in ("fp", "bf"):
+        return Argument(kind, (DIVISIBLE_BY_16,))
+    if hint == "1" and kind[0] in "iu":
+        return Argument("constexpr", (EQUAL_TO_1,), 1)
+    raise UsageError(
+        f"signature: '{item}' of '{parameter.name}': expected ':16' (divisible by 16; pointers and "
+        "integers) or ':1' (equal to 1; integers) after the type"
+    )
+
+
+def _is_value(item: str) -> bool:
+    return not isinstance(parse_value(item), str) or item[:1] in "'\""
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that stand outside quotes and brackets."""
+    items, depth, quote, current = [], 0, "", ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([<{":
+            depth += 1
+        elif letter in ")]>}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            items.append(current.strip())
+            current = ""
+            continue
+        current += letter
+    items.append(current.strip())
+    if items[-1] == "":
+        items.pop()  # nothing at all, or a comma at the end
+    if "" in items:
+        raise UsageError(f"signature: item {items.index('') + 1} is empty in '{text}'")
+    return items
+
+
+def example_signature(parameters: Sequence[Parameter], known: Mapping[str, Any]) -> str:
+    """Return a complete signature for a kernel, guessed from names, for error messages."""
+    items = []
+    for parameter in parameters:
+        if parameter.constexpr:
+            value = known.get(parameter.name, parameter.default if parameter.has_default else 128)
+            items.append(f"{parameter.name}={value!r}")
+        elif parameter.type:
+            items.append(f"{parameter.name}={parameter.type}")
+        elif re.search(r"(?i)ptr|^[a-z]$|^(in|out|input|output|src|dst|ptr)", parameter.name) and (
+            not re.fullmatch(r"[a-zA-Z]", parameter.name) or parameter.name in "xyzabcqkvowXYZABCQKVOW"
+        ):
+            items.append(f"{parameter.name}=*fp32:16")
+        elif re.search(r"(?i)eps|scale|alpha|beta|^p$|prob", parameter.name):
+            items.append(f"{parameter.name}=fp32")
+        else:
+            items.append(f"{parameter.name}=i32")
+    return ", ".join(items)
