@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,8 +107,34 @@ class Guard:
     negated: bool = False
 
 
+class _Origin(Protocol):
+    """Where a deferred node comes from: it makes an attribute when that is first asked for."""
+
+    def attribute(self, raw: tuple[Any, ...], name: str) -> Any:
+        """Return the value of an attribute."""
+
+
+class _Deferred:
+    """A node whose attributes are made on first use (a file has 100,000 instructions).
+
+    ``_raw`` is set by the reader only: a tuple whose first item is the `_Origin`. Nodes made by
+    their constructor have none.
+    """
+
+    __slots__ = ("_raw",)
+    _raw: tuple[Any, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        origin: _Origin = self._raw[0]
+        value = origin.attribute(self._raw, name)
+        object.__setattr__(self, name, value)
+        return value
+
+
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(_Deferred):
     """One PTX instruction, predicated or not.
 
     ``opcode`` is the full mnemonic as written (``ld.global.v4.b32``); ``parts`` is it split at
@@ -294,7 +321,8 @@ class Module:
     """One PTX module. ``text`` is the source exactly as it was given (CRLF and all).
 
     ``version`` is "8.7", ``target`` is ("sm_90a",) with further options behind. ``files`` maps
-    the numbers that `Loc.file` holds to paths as written.
+    the numbers that `Loc.file` holds to paths as written. ``directives`` holds the other
+    directives of the module (``.pragma``, ``.alias``…).
     """
 
     name: str
@@ -306,6 +334,7 @@ class Module:
     files: Mapping[int, str]
     diagnostics: tuple[Diagnostic, ...]
     text: str = field(repr=False, compare=False)
+    directives: tuple[Directive, ...] = ()
 
     @property
     def entries(self) -> tuple[Function, ...]:

@@ -1,0 +1,186 @@
+"""Cutting PTX text into statements, with regular expressions.
+
+The common statements of a body are recognised by one expression, `BODY`; anything else (comments
+inside a statement, nested braces, directives) goes through `statement_at`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+from kanalyze.errors import SourceSpot
+from kanalyze.ptx.ir import Guard, Pos
+
+_ASM_MARK = r"//[ \t]*(?:begin|end)[ ]inline[ ]asm\b"
+
+#: Blanks and comments, except the marks around inline assembly.
+_BLANK = rf"(?:\s++|(?!{_ASM_MARK})//[^\r\n]*+)*+"
+
+#: The kinds of `BODY` matches, by ``match.lastindex``.
+INSTRUCTION, LOC, MARK, LABEL, OPEN, CLOSE, BLOCK_COMMENT, OTHER = 3, 4, 5, 6, 7, 8, 9, 10
+
+_INSTRUCTION = r"""
+    (?:@(!?\s*+[%$\w]++)\s++)?+
+    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*+)(?![\w$:%])\s*+
+    ([^;{}":/@]*+(?:\{[^;{}":/@]*+\}[^;{}":/@]*+)*+);
+"""
+
+BODY = re.compile(
+    rf"""{_BLANK}(?:
+        {_INSTRUCTION}
+      | \.loc[ \t]++([^\r\n/;]*+);?+
+      | //[ \t]*+(begin|end)[ ]inline[ ]asm[^\r\n]*+
+      | ([%$\w]++)\s*+:(?!:)
+      | (\{{)
+      | (\}})
+      | (/\*)
+      | ([^\s])
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+
+#: One instruction, in text without comments.
+PLAIN_INSTRUCTION = re.compile(
+    r"""\s*+
+    (?:@(!?\s*+[%$\w]++)\s*+)?+
+    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*+)(?![\w$%])
+    ([^;]*+);""",
+    re.VERBOSE | re.ASCII,
+)
+
+BLANK = re.compile(r"(?:\s+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+
+_PIECE = re.compile(
+    r"""[^"'/(){};=]++ | (//[^\r\n]*+|/\*.*?\*/) | ("(?:[^"\\\r\n]|\\.)*+") | (.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NOT_NEWLINE = re.compile(r"[^\r\n]")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class Source:
+    """A text with its name, and the way from an offset to line and column."""
+
+    def __init__(self, text: str, name: str):
+        self.text = text
+        self.name = name
+        self._starts: list[int] = []
+
+    def pos(self, offset: int) -> Pos:
+        """Return the 1-based line and column of an offset; a byte order mark has no width."""
+        starts = self._line_starts()
+        line = bisect_right(starts, offset)
+        return Pos(line, offset - starts[line - 1] + 1)
+
+    def spot(self, offset: int) -> SourceSpot:
+        """Return the place of an offset with the text of its line, for an error."""
+        pos = self.pos(offset)
+        start = self._line_starts()[pos.line - 1]
+        found = _NEWLINE.search(self.text, start)
+        line = self.text[start : found.start() if found else len(self.text)]
+        return SourceSpot(self.name, pos.line, pos.column, line)
+
+    def _line_starts(self) -> list[int]:
+        if not self._starts:
+            first = 1 if self.text.startswith("\ufeff") else 0
+            self._starts = [first, *(match.end() for match in _NEWLINE.finditer(self.text))]
+        return self._starts
+
+    def attribute(self, raw: tuple[Any, ...], name: str) -> Any:
+        """Return an attribute of an instruction (see `kanalyze.ptx.ir._Deferred`)."""
+        _, match, bind, loc, inline_asm, scope, base = raw
+        if name == "opcode":
+            return match[2]
+        if name == "operands":
+            return bind(match[3])
+        if name == "guard":
+            return guard_of(match[1])
+        if name == "pos":
+            return self.pos(base + statement_start(match))
+        if name == "loc":
+            return loc
+        if name == "inline_asm":
+            return inline_asm
+        if name == "scope":
+            return scope
+        raise AttributeError(f"'Instruction' object has no attribute {name!r}")
+
+
+def statement_start(match: re.Match[str]) -> int:
+    """Return the offset of the first character of a matched instruction."""
+    return match.start(2) if match[1] is None else match.start(1) - 1
+
+
+def guard_of(text: str | None) -> Guard | None:
+    """Return the guard that ``%p1`` or ``!%p1`` stands for."""
+    if text is None:
+        return None
+    return Guard(text[1:].strip(), True) if text[0] == "!" else Guard(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A statement cut from the text.
+
+    ``clean`` has its comments blanked out, so that offsets stay; ``stop`` is the character that
+    ended it: ``;``, ``{``, ``}`` (both not consumed) or the empty string at the end of the text.
+    ``problem`` tells what is unterminated, and where.
+    """
+
+    clean: str
+    start: int
+    end: int
+    stop: str
+    equals: int = -1
+    problem: str | None = None
+    problem_at: int = 0
+
+
+def statement_at(text: str, start: int, in_body: bool) -> Cut:
+    """Cut the statement that begins at ``start``.
+
+    It ends at a ``;`` outside strings and comments. A ``{`` ends it where it cannot belong to the
+    statement: before a ``=`` and outside parentheses in a directive.
+    """
+    pieces: list[str] = []
+    at = start
+    parentheses = braces = 0
+    equals = -1
+    directive = text.startswith(".", start)
+    pragma = re.compile(r"\.pragma\b").match(text, start) is not None
+    for match in _PIECE.finditer(text, start):
+        at = match.end()
+        if match.lastindex is None or match.lastindex == 2:
+            pieces.append(match[0])
+            continue
+        if match.lastindex == 1:
+            pieces.append(_NOT_NEWLINE.sub(" ", match[0]))
+            continue
+        mark = match[0]
+        if mark == "/" and text.startswith("/*", match.start()):
+            return Cut("".join(pieces), start, len(text), "", equals,
+                       "the comment is not terminated, expected '*/'", match.start())  # fmt: skip
+        if mark == '"':
+            return Cut("".join(pieces), start, len(text), "", equals,
+                       "the string is not terminated, expected '\"'", match.start())  # fmt: skip
+        if mark == ";" and (pragma or not _ends_with_pragma(pieces)):
+            pieces.append(mark)
+            return Cut("".join(pieces), start, at, ";", equals)
+        if mark == "{" and not parentheses and directive and equals < 0:
+            return Cut("".join(pieces), start, match.start(), "{", equals)
+        if mark == "}" and braces == 0:
+            return Cut("".join(pieces), start, match.start(), "}", equals)
+        if mark == "=" and equals < 0:
+            equals = match.start() - start
+        parentheses += (mark == "(") - (mark == ")")
+        braces += (mark == "{") - (mark == "}")
+        pieces.append(mark)
+    return Cut("".join(pieces), start, len(text), "", equals)
+
+
+def _ends_with_pragma(pieces: list[str]) -> bool:
+    """Tell whether a header is at the ``;`` of a ``.pragma "…";`` between it and its body."""
+    return len(pieces) >= 2 and pieces[-1][:1] == '"' and ".pragma" in pieces[-2]

@@ -1,0 +1,412 @@
+"""Statement shapes: the grammar is applied once per distinct shape, then bound to the slots.
+
+``%r1, [%rd2+16]`` and ``%f7, [%rd9+0x20]`` have one shape, ``n, [n+0]``. The first statement of a
+shape goes through the Lark grammar (``grammars/ptx.lark``), which leaves a binder: a function from
+the names and numbers of a statement to its operands. Binders are kept process-wide, bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from kanalyze._bundled import folder
+from kanalyze.ptx import constants
+from kanalyze.ptx.ir import Address, Immediate, Name, Not, Operand, Pair, Vector
+
+if TYPE_CHECKING:
+    from lark import Lark, Tree
+
+Slots = list[str]
+Binder = Callable[[Slots], Operand]
+OperandsBinder = Callable[[str], tuple[Operand, ...]]
+
+STARTS = (
+    "instruction", "call", "registers", "variable", "header", "prototype", "targets", "pragma",
+    "numbers",
+)  # fmt: skip
+
+_MAX_SHAPES = 20_000
+_MAX_TEXTS = 200_000
+_MAX_DEPTH = 32
+
+_NAME_RUN = re.compile(r"[%A-Za-z_$][\w$.%]*", re.ASCII)
+_NUMBER_RUN = re.compile(r"\d[\dn.]*", re.ASCII)
+_SLOT = re.compile(r"[%A-Za-z_$][\w$.%]*|\d[\w.]*", re.ASCII)
+_EXPONENT = re.compile(r"\d\.?\d*[eE][+-]\d", re.ASCII)
+
+#: How the terminals of the grammar are called in messages.
+_TERMINALS = {
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "DOTWORD": "a directive",
+    "OPCODE": "an opcode",
+    "KIND": "'.entry' or '.func'",
+}
+
+
+class ShapeError(Exception):
+    """A statement does not fit the grammar: what is wrong, and where in the given text."""
+
+    def __init__(self, message: str, offset: int):
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+@lru_cache(maxsize=1)
+def grammar() -> Lark:
+    """Return the compiled grammar (about 0.05 s, once per process)."""
+    from lark import Lark
+
+    text = (folder("grammars") / "ptx.lark").read_text(encoding="utf-8")
+    return Lark(
+        text,
+        parser="lalr",
+        start=list(STARTS),
+        maybe_placeholders=False,
+        propagate_positions=True,
+    )
+
+
+def tree_of(start: str, text: str) -> Tree[Any]:
+    """Parse one statement with the grammar.
+
+    Raises:
+        ShapeError: the text does not fit; the offset is into ``text``.
+    """
+    from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+
+    depth = deepest = at = 0
+    for match in re.finditer(r"[\[({]|[\])}]", text):
+        depth += 1 if match[0] in "[({" else -1
+        if depth > deepest:
+            deepest, at = depth, match.start()
+    if deepest > _MAX_DEPTH:
+        raise ShapeError(f"brackets are nested more than {_MAX_DEPTH} deep", at)
+    try:
+        return grammar().parse(text, start=start)
+    except UnexpectedCharacters as error:
+        found = f"found {error.char!r}"
+        raise ShapeError(_expected(found, error.allowed), error.pos_in_stream or 0) from None
+    except UnexpectedToken as error:
+        where = error.token.start_pos
+        found = f"found {str(error.token)!r}"
+        if error.token.type == "$END":
+            found, where = "found the end of the statement", len(text)
+        raise ShapeError(
+            _expected(found, error.accepts or error.expected), where if where else 0
+        ) from None
+    except UnexpectedEOF as error:
+        message = _expected("found the end of the statement", error.expected)
+        raise ShapeError(message, len(text)) from None
+
+
+def _expected(found: str, terminals: Iterable[str] | None) -> str:
+    """Return ``found X, expected A, B or C``."""
+    lark = grammar()
+    words: list[str] = []
+    operators: list[str] = []
+    for terminal in sorted(terminals or ()):
+        if terminal in _TERMINALS:
+            words.append(_TERMINALS[terminal])
+            continue
+        if terminal == "$END" or terminal in ("CAST",):
+            continue
+        pattern = lark.get_terminal(terminal).pattern
+        if pattern.type == "str":
+            quoted = repr(pattern.value)
+            (words if pattern.value in "[](){},;:" else operators).append(quoted)
+    if operators:
+        words.append("an operator")
+    if not words:
+        return found
+    tail = words[-1] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return f"{found}, expected {tail}"
+
+
+# ---------------------------------------------------------------- shapes of operand lists
+
+
+def shapes_of(texts: list[str]) -> list[str]:
+    """Return the shape of every operand text (none contains ``;``).
+
+    A text with a decimal exponent (``1.5e-3``) is its own shape, because its sign would be taken
+    for an operator.
+    """
+    if not texts:
+        return []
+    joined = ";".join(texts)
+    shapes = _NUMBER_RUN.sub("0", _NAME_RUN.sub("n", joined)).split(";")
+    if any(mark in joined for mark in ("e-", "e+", "E-", "E+")):
+        for index, text in enumerate(texts):
+            if _EXPONENT.search(text):
+                shapes[index] = f"={text}"
+    return shapes
+
+
+_binders: dict[str, OperandsBinder | None] = {}
+_literals: dict[str, OperandsBinder] = {}
+
+
+def known_binder(shape: str) -> OperandsBinder | None:
+    """Return the binder of a shape that was met before and can be bound to slots."""
+    return _binders.get(shape)
+
+
+def binder(shape: str, text: str, call: bool) -> OperandsBinder:
+    """Return what makes operands of ``text``, whose shape is ``shape``.
+
+    Args:
+        shape: from `shapes_of`.
+        text: the operands as written.
+        call: the instruction is a ``call``, whose parentheses are lists.
+
+    Raises:
+        ShapeError: the operands do not fit the grammar; the offset is into ``text``.
+    """
+    key = f"({shape}" if call else shape
+    try:
+        known = _binders[key]
+    except KeyError:
+        known = _new_binder(key, text, call)
+    if known is not None:
+        return known
+    key = f"({text}" if call else text
+    literal = _literals.get(key)
+    if literal is None:
+        tree, _ = _operand_tree(text, call)
+        source = f"{'call' if call else 'x'} {text};"
+        operands = tuple(_literal(child, source, call) for child in tree.children[1:])
+
+        def literal(_: str, operands: tuple[Operand, ...] = operands) -> tuple[Operand, ...]:
+            return operands
+
+        if len(_literals) >= _MAX_SHAPES:
+            _literals.clear()
+        _literals[key] = literal
+    return literal
+
+
+def _operand_tree(text: str, call: bool) -> tuple[Tree[Any], int]:
+    """Parse the operands behind a stand-in opcode; offsets in errors are into ``text``."""
+    head = "call " if call else "x "
+    try:
+        return tree_of("call" if call else "instruction", f"{head}{text};"), len(head)
+    except ShapeError as error:
+        raise ShapeError(error.message, max(0, error.offset - len(head))) from None
+
+
+def _new_binder(key: str, text: str, call: bool) -> OperandsBinder | None:
+    """Apply the grammar to a new shape; None if its statements must be read one by one."""
+    tree, head = _operand_tree(text, call)
+    if len(_binders) >= _MAX_SHAPES:
+        _binders.clear()
+    made = _compile(tree, text, head, call)
+    _binders[key] = made
+    return made
+
+
+def _compile(tree: Tree[Any], text: str, head: int, call: bool) -> OperandsBinder | None:
+    from lark import Token
+
+    tokens = [
+        token
+        for token in tree.scan_values(lambda v: isinstance(v, Token))
+        if token.type in ("NAME", "NUMBER")
+    ]
+    tokens.sort(key=lambda token: token.start_pos or 0)
+    if [str(token) for token in tokens] != _SLOT.findall(text):
+        return None
+    index = {token.start_pos: number for number, token in enumerate(tokens)}
+    try:
+        binders = [_binder_of(child, index, call) for child in tree.children[1:]]
+    except _NeedsLiteral:
+        return None
+    findall = _SLOT.findall
+
+    def bind(text: str) -> tuple[Operand, ...]:
+        slots = findall(text)
+        return tuple([make(slots) for make in binders])
+
+    return bind
+
+
+class _NeedsLiteral(Exception):
+    """The operand has an expression to evaluate, so it is not made from slots."""
+
+
+_names: dict[str, Name] = {}
+_immediates: dict[str, Immediate] = {}
+
+
+def name_of(text: str) -> Name:
+    """Return the (shared) `Name` of a text."""
+    known = _names.get(text)
+    if known is None:
+        if len(_names) >= _MAX_TEXTS:
+            _names.clear()
+        known = _names[text] = Name(text)
+    return known
+
+
+def immediate_of(text: str) -> Immediate:
+    """Return the (shared) `Immediate` of a literal, which may have a minus sign in front."""
+    known = _immediates.get(text)
+    if known is None:
+        if len(_immediates) >= _MAX_TEXTS:
+            _immediates.clear()
+        value = constants.number(text.lstrip("-"))
+        if value is not None and text.startswith("-"):
+            value = -value
+        known = _immediates[text] = Immediate(text, value)
+    return known
+
+
+def _parts(tree: Tree[Any]) -> list[Tree[Any]]:
+    """The children of an expression: signs, operators and primaries."""
+    return [child for child in tree.children if hasattr(child, "data")]
+
+
+def _sign(part: Tree[Any]) -> str:
+    """The text of a sign or an operator node, else the empty string."""
+    return str(part.children[0]) if part.data in ("sign", "operator") else ""
+
+
+def _is_integer(text: str) -> bool:
+    return isinstance(constants.number(text), int)
+
+
+def _binder_of(tree: Tree[Any], index: dict[int | None, int], call: bool = False) -> Binder:
+    """Return the binder of one operand."""
+    if tree.data == "list":
+        return _vector(tree, index)
+    parts = _parts(tree)
+    signs = [_sign(part) for part in parts]
+    if len(parts) == 1:
+        return _primary(parts[0], index, call)
+    if len(parts) == 2 and signs[0] == "!":
+        make = _primary(parts[1], index)
+        return lambda slots: Not(make(slots))
+    if len(parts) == 2 and signs[0] == "-" and parts[1].data == "number":
+        at = index[parts[1].children[0].start_pos]
+        return lambda slots: immediate_of("-" + slots[at])
+    if "|" in signs and not call:
+        cut = signs.index("|")
+        first = _side(parts[:cut], index)
+        second = _side(parts[cut + 1 :], index)
+        return lambda slots: Pair(first(slots), second(slots))
+    raise _NeedsLiteral
+
+
+def _side(parts: list[Tree[Any]], index: dict[int | None, int]) -> Binder:
+    """One half of a pair: a name, a vector or a negated name."""
+    if len(parts) == 1 and parts[0].data in ("name", "vector"):
+        return _primary(parts[0], index)
+    if len(parts) == 2 and _sign(parts[0]) == "!" and parts[1].data == "name":
+        make = _primary(parts[1], index)
+        return lambda slots: Not(make(slots))
+    raise _NeedsLiteral
+
+
+def _primary(part: Tree[Any], index: dict[int | None, int], call: bool = False) -> Binder:
+    if part.data == "name":
+        at = index[part.children[0].start_pos]
+        return lambda slots: name_of(slots[at])
+    if part.data == "number":
+        at = index[part.children[0].start_pos]
+        return lambda slots: immediate_of(slots[at])
+    if part.data == "vector":
+        return _vector(part, index)
+    if part.data == "address":
+        return _address(part, index)
+    if part.data == "element":
+        name = index[part.children[0].start_pos]
+        subscript = _binder_of(part.children[1], index)
+        return lambda slots: Address(name_of(slots[name]), 0, (subscript(slots),))
+    if part.data == "parenthesis" and call:
+        inner = _binder_of(part.children[0], index)
+        return lambda slots: Vector((inner(slots),))
+    raise _NeedsLiteral
+
+
+def _vector(part: Tree[Any], index: dict[int | None, int]) -> Binder:
+    items = [_binder_of(child, index) for child in part.children]
+    return lambda slots: Vector(tuple([item(slots) for item in items]))
+
+
+def _address(part: Tree[Any], index: dict[int | None, int]) -> Binder:
+    """``[base]``, ``[base+4]``, ``[base+-4]``, ``[base-4]``, each with coordinates or not."""
+    parts = _parts(part.children[0])
+    kinds = [str(p.data) for p in parts]
+    rest = [_binder_of(child, index) for child in part.children[1:]]
+    if kinds[0] not in ("name", "number", "vector"):
+        raise _NeedsLiteral
+    base = _primary(parts[0], index)
+    if len(parts) == 1:
+        if rest:
+            return lambda slots: Address(base(slots), 0, tuple([make(slots) for make in rest]))
+        return lambda slots: Address(base(slots))
+    signs = [_sign(p) for p in parts]
+    if kinds[-1] != "number" or signs[1:-1] not in (["+"], ["-"], ["+", "-"]):
+        raise _NeedsLiteral
+    at = index[parts[-1].children[0].start_pos]
+    sign = -1 if "-" in signs else 1
+
+    def address(slots: Slots) -> Operand:
+        value = immediate_of(slots[at]).value
+        offset = sign * value if isinstance(value, int) else 0
+        return Address(base(slots), offset, tuple([make(slots) for make in rest]))
+
+    return address
+
+
+# ---------------------------------------------------------------- operands with expressions
+
+
+def _literal(tree: Tree[Any], source: str, call: bool = False) -> Operand:
+    """Return an operand made from its tree alone; expressions are evaluated."""
+    from lark import Token
+
+    tokens = [t for t in tree.scan_values(lambda v: isinstance(v, Token))]
+    tokens = sorted(
+        (t for t in tokens if t.type in ("NAME", "NUMBER")), key=lambda t: t.start_pos or 0
+    )
+    index = {token.start_pos: number for number, token in enumerate(tokens)}
+    slots = [str(token) for token in tokens]
+    try:
+        return _binder_of(tree, index, call)(slots)
+    except _NeedsLiteral:
+        pass
+    if tree.data in ("list", "vector"):
+        return Vector(tuple(_literal(child, source) for child in tree.children))
+    parts = _parts(tree)
+    if len(parts) == 1:
+        part = parts[0]
+        if part.data == "vector":
+            return Vector(tuple(_literal(child, source) for child in part.children))
+        if part.data == "address":
+            return _literal_address(part, source)
+        if part.data == "parenthesis" and call:
+            return Vector((_literal(part.children[0], source),))
+    return Immediate(_text(tree, source), constants.evaluate(tree))
+
+
+def _literal_address(part: Tree[Any], source: str) -> Operand:
+    """``[base + expression, …]``."""
+    rest = tuple(_literal(child, source) for child in part.children[1:])
+    inner = part.children[0]
+    parts = _parts(inner)
+    if parts[0].data != "name" or len(parts) < 3 or _sign(parts[1]) not in ("+", "-"):
+        return Address(_literal(inner, source), 0, rest)
+    offset = constants.evaluate_parts(["0", *constants.flatten(parts[1:])])
+    if not isinstance(offset, int):
+        return Address(Immediate(_text(inner, source), None), 0, rest)
+    return Address(name_of(str(parts[0].children[0])), offset, rest)
+
+
+def _text(tree: Tree[Any], source: str) -> str:
+    return source[tree.meta.start_pos : tree.meta.end_pos]
