@@ -21,7 +21,14 @@ from types import ModuleType
 from typing import Any
 
 from kanalyze import cache, userfile
-from kanalyze.errors import InputError, KanalyzeError, MissingToolError, SourceSpot, UsageError
+from kanalyze.errors import (
+    InputError,
+    KanalyzeError,
+    MissingToolError,
+    SourceSpot,
+    UsageError,
+    nearest,
+)
 from kanalyze.specialize import Parameter
 
 _lock = threading.RLock()
@@ -58,7 +65,7 @@ class Kernel:
         return SourceSpot(userfile.shown(self.file), self.line, column, text)
 
 
-def import_triton() -> ModuleType:
+def import_triton() -> Any:
     """Import triton, with ``TRITON_INTERPRET`` out of the way.
 
     Raises:
@@ -190,6 +197,31 @@ def unwrap(name: str, value: Any) -> Kernel:
     )  # fmt: skip
 
 
+def pick(module: ModuleType, path: Path, function: str | None) -> Kernel:
+    """Return a module's kernel of that name, or its only one for None.
+
+    Raises:
+        UsageError: there is no such kernel, or several to choose from.
+        InputError: there is none at all.
+    """
+    kernels = kernels_of(module)
+    if not kernels:
+        raise InputError("found no @triton.jit function, expected at least one", file=str(path))
+    if function is None:
+        entries = entries_of(module, path)
+        if len(entries) != 1:
+            names = ", ".join(entries or kernels)
+            raise UsageError(f"{path.name} has several kernels, name one as FILE:KERNEL: {names}")
+        function = entries[0]
+    if function not in kernels:
+        if hasattr(module, function):
+            raise UsageError(
+                f"'{function}' in {path.name} is no @triton.jit function: {nearest('', kernels)}"
+            )
+        raise UsageError(f"no kernel '{function}' in {path.name}: {nearest(function, kernels)}")
+    return unwrap(function, kernels[function])
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """What one compilation gave: texts and binary by stage, Triton's metadata, its warnings."""
@@ -249,7 +281,7 @@ def compile_source(
         print(said.output, end="", file=sys.stderr)  # tl.static_print
     metadata = done.metadata._asdict()
     metadata["name"] = done.name
-    return Output(asm, metadata, tuple(_diagnostics(said.errors, "warning")))
+    return Output(asm, metadata, tuple(userfile.diagnostics(said.errors, "warning")))
 
 
 def _is_of(asm: Mapping[str, Any], file: Path) -> bool:
@@ -291,12 +323,6 @@ def _captured(said: _Said) -> Iterator[None]:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def _diagnostics(text: str, severity: str) -> list[str]:
-    """Return MLIR's diagnostics of one severity, each ``FILE:LINE:COLUMN: message``."""
-    found = re.findall(rf"^(?:loc\(.*?\)|(\S+?:\d+:\d+)): {severity}: (.+)$", text, re.M)
-    return [f"{place}: {message}" if place else message for place, message in dict.fromkeys(found)]
-
-
 def _translated(
     error: BaseException, stderr: str, kernel: Kernel, capability: int
 ) -> KanalyzeError:
@@ -309,14 +335,14 @@ def _translated(
     text = str(error)
     if type(error).__name__ == "PTXASError" or "ptxas" in text:
         return _ptxas(text, kernel, capability)
-    for message in _diagnostics(stderr, "error"):
+    for message in userfile.diagnostics(stderr, "error"):
         place = re.match(r"(.+?):(\d+):(\d+): (.+)", message)
         if place is None:
             return InputError(message, kernel.spot())
         file, line, column = Path(place[1]), int(place[2]), int(place[3])
         spot = SourceSpot(userfile.shown(file), line, column, userfile.line_of(file, line))
         return InputError(place[4], spot if _in_user_code(file) else kernel.spot())
-    return InputError(f"Triton: {_short(userfile.one_line(error))}", kernel.spot())
+    return InputError(f"Triton: {userfile.short(userfile.one_line(error))}", kernel.spot())
 
 
 def _in_user_code(file: Path) -> bool:
@@ -335,7 +361,7 @@ def _front_end(error: BaseException, kernel: Kernel) -> InputError:
         own = getattr(link, "error_message", None) if node is not None else str(link)
         reason = own or (reason if node is not None else type(link).__name__) or reason
         link = link.__cause__
-    return InputError(_short(reason) or type(error).__name__, spot)
+    return InputError(userfile.short(reason) or type(error).__name__, spot)
 
 
 def _spot_in(source: str, node: Any, kernel: Kernel) -> SourceSpot | None:
@@ -380,19 +406,9 @@ def _jitted(kernel: Kernel) -> list[Any]:
     return found
 
 
-def _short(text: str, limit: int = 300) -> str:
-    """Return a message of Triton's on one line, without the ``repr`` of an exception around it."""
-    text = text.strip()
-    wrapped = re.fullmatch(r"(\w*(?:Error|Exception|Failure))\((['\"])(.*)\2,?\)", text, re.DOTALL)
-    if wrapped:
-        text = wrapped[3].replace("\\n", "\n").replace("\\'", "'")
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def _ptxas(text: str, kernel: Kernel, capability: int) -> KanalyzeError:
     found = re.findall(r"^ptxas\S*[^\n]*?\b(?:error|fatal)\s*:\s*(.+)$", text, re.MULTILINE)
-    complaint = found[0].strip() if found else _short(text)
+    complaint = found[0].strip() if found else userfile.short(text)
     if "'gpu-name'" in complaint or "Unsupported .version" in complaint:
         version = getattr(sys.modules["triton"], "__version__", "")
         return MissingToolError(

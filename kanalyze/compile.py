@@ -20,10 +20,11 @@ from kanalyze.specialize import (
     Argument,
     Parameter,
     Pointer,
-    example_signature,
+    check_complete,
     parse_signature,
     parse_value,
     specialise,
+    with_value,
 )
 from kanalyze.tools import Resources
 
@@ -175,12 +176,12 @@ def compile_kernel(
     """
     capability = normalise_arch(arch)
     given = {name: parse_value(value) for name, value in (settings or {}).items()}
-    options = {"num_warps": num_warps, "num_stages": num_stages}
+    options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
     path, function, bundled = _locate(target)
     triton = _triton.import_triton()
     with _triton.environment(str(path)), userfile.importable(path.parent):
         module = userfile.load(path)
-        kernel = _pick(module, path, function)
+        kernel = _triton.pick(module, path, function)
         description = bundled or _description(path, kernel.name, module, signature)
         if description is not None:
             request = _planned(description, module, kernel, given, dtype, signature)
@@ -191,7 +192,10 @@ def compile_kernel(
                     "give the types with a signature"
                 )
             request = _signed(kernel, given, signature)
-        chosen = request.options | {k: v for k, v in options.items() if v is not None}
+        options |= {k: v for k, v in given.items() if k in _OPTIONS and k not in request.arguments}
+        asked = {k: v for k, v in options.items() if v is not None}
+        _check_options(asked)
+        chosen = request.options | asked
         return _compiled(kernel, request, chosen, capability, triton.__version__, bundled)
 
 
@@ -212,25 +216,6 @@ def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
         f"unknown kernel '{target}': {nearest(target, known)} "
         "(a file of your own is written path/to/file.py:kernel)"
     )
-
-
-def _pick(module: ModuleType, path: Path, function: str | None) -> _triton.Kernel:
-    kernels = _triton.kernels_of(module)
-    if not kernels:
-        raise InputError("found no @triton.jit function, expected at least one", file=str(path))
-    if function is None:
-        entries = _triton.entries_of(module, path)
-        if len(entries) != 1:
-            names = ", ".join(entries or kernels)
-            raise UsageError(f"{path.name} has several kernels, name one as FILE:KERNEL: {names}")
-        function = entries[0]
-    if function not in kernels:
-        if hasattr(module, function):
-            raise UsageError(
-                f"'{function}' in {path.name} is no @triton.jit function: {nearest('', kernels)}"
-            )
-        raise UsageError(f"no kernel '{function}' in {path.name}: {nearest(function, kernels)}")
-    return _triton.unwrap(function, kernels[function])
 
 
 def _description(
@@ -277,7 +262,7 @@ def _planned(
 
     own = {k: _plain(v) for k, v in given.items() if k not in _OPTIONS}
     plan = kernelfile.plan(description, module, own, dtype)
-    options = dict(plan.options) | {k: v for k, v in given.items() if k in _OPTIONS}
+    options = dict(plan.options)
     values = dict(plan.arguments)
     explicit = parse_signature(signature, kernel.parameters) if signature else {}
     arguments = {}
@@ -287,12 +272,12 @@ def _planned(
             arguments[name] = Argument("constexpr", (), plan.constexprs[name])
         elif name in values:
             value = values[name]
-            pointer = isinstance(value, tuple) and value[:1] == ("*",)
-            arguments[name] = specialise(parameter, Pointer(value[1]) if pointer else value)
+            pointer = Pointer(value[1]) if isinstance(value, tuple) else None
+            arguments[name] = specialise(parameter, pointer or value)
         elif parameter.has_default:
             arguments[name] = specialise(parameter, parameter.default)
     arguments |= explicit
-    _complain_of_missing(kernel, arguments)
+    check_complete(kernel.name, kernel.parameters, arguments)
     return _Request(arguments, options, values, tuple(plan.grid))
 
 
@@ -303,9 +288,7 @@ def _plain(value: object) -> str | int:
     return str(value)
 
 
-def _signed(
-    kernel: _triton.Kernel, given: Mapping[str, object], signature: str | None
-) -> _Request:
+def _signed(kernel: _triton.Kernel, given: Mapping[str, object], signature: str | None) -> _Request:
     """Make a request from a signature, settings, decorators and defaults, in this order."""
     names = [parameter.name for parameter in kernel.parameters]
     for name in given:
@@ -313,12 +296,13 @@ def _signed(
             raise UsageError(
                 f"{kernel.name} has no parameter '{name}': {nearest(name, [*names, *_OPTIONS])}"
             )
-    options = kernel.options | {k: v for k, v in given.items() if k in _OPTIONS and k not in names}
-    request = _Request(parse_signature(signature or "", kernel.parameters), options, {})
+    stated = parse_signature(signature or "", kernel.parameters)
+    request = _Request(dict(stated), dict(kernel.options), {})
     for parameter in kernel.parameters:
         name = parameter.name
         if name in given:
-            _apply_setting(request, parameter, given[name])
+            request.arguments[name] = with_value(parameter, stated.get(name), given[name])
+            request.values[name] = given[name]
         elif name in request.arguments:
             continue
         elif name in kernel.config:
@@ -329,27 +313,13 @@ def _signed(
         if parameter.name not in request.arguments and parameter.has_default:
             request.arguments[parameter.name] = specialise(parameter, parameter.default)
             request.values[parameter.name] = parameter.default
-    _complain_of_missing(kernel, request.arguments)
+    check_complete(kernel.name, kernel.parameters, request.arguments)
     if kernel.configs:
         parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items()]
         request.notes.append(
             f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
         )
     return request
-
-
-def _apply_setting(request: _Request, parameter: Parameter, value: object) -> None:
-    name = parameter.name
-    stated = request.arguments.get(name)
-    if stated is None:
-        request.arguments[name] = specialise(parameter, value)
-    elif stated.type == "constexpr" and stated.value != value:
-        raise UsageError(f"'{name}' is {value!r} in the settings, {stated.value!r} in the signature")
-    elif stated.type.startswith("*"):
-        raise UsageError(f"'{name}' is a pointer ({stated.type}) and takes no value")
-    elif DIVISIBLE_BY_16 in stated.facts and (not isinstance(value, int) or value % 16):
-        raise UsageError(f"'{name}' is {value!r}, which is not divisible by 16 as the signature says")
-    request.values[name] = value
 
 
 def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
@@ -377,19 +347,6 @@ def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
         request.notes.append(f"heuristics: {name}={value!r}")
 
 
-def _complain_of_missing(kernel: _triton.Kernel, arguments: Mapping[str, Argument]) -> None:
-    missing = [p for p in kernel.parameters if p.name not in arguments]
-    if not missing:
-        return
-    known = {k: a.value for k, a in arguments.items() if a.type == "constexpr"}
-    types = [p.name for p in missing if not p.constexpr]
-    values = [p.name for p in missing if p.constexpr]
-    parts = [f"no type is known for {', '.join(types)}"] if types else []
-    parts += [f"no value is known for the constexpr {', '.join(values)}"] if values else []
-    example = example_signature(kernel.parameters, known)
-    raise UsageError(f'{kernel.name}: {"; ".join(parts)}; for example --signature "{example}"')
-
-
 # --- compiling -----------------------------------------------------------------------------------
 
 
@@ -402,15 +359,10 @@ def _compiled(
     bundled: KernelFile | None,
 ) -> Compiled:
     ordered = {p.name: request.arguments[p.name] for p in kernel.parameters}
-    for name, value in options.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise UsageError(f"{name} takes an integer, found {value!r}")
-    warps = options.get("num_warps", 4)
-    if warps < 1 or warps & (warps - 1) or warps * 32 > _MAX_THREADS:
-        raise InputError(
-            f"num_warps is {warps}, expected a power of two up to {_MAX_THREADS // 32}",
-            kernel.spot(),
-        )
+    try:
+        _check_options(options)
+    except UsageError as error:  # it stands in the file's own configuration
+        raise InputError(str(error), kernel.spot()) from None
     constexprs = {n: a.value for n, a in ordered.items() if a.type == "constexpr"}
     signature = {n: a.type for n, a in ordered.items()}
     output = _triton.compile_source(
@@ -419,7 +371,7 @@ def _compiled(
         constexprs,
         {n: DIVISIBLE_BY_16 in a.facts for n, a in ordered.items()},
         capability,
-        {"enable_fp_fusion": True} | {k: v for k, v in options.items() if v is not None},
+        {"enable_fp_fusion": True} | dict(options),
     )
     metadata = {k: output.metadata[k] for k in _METADATA if k in output.metadata}
     _check_limits(metadata, capability, kernel)
@@ -431,7 +383,9 @@ def _compiled(
     arguments = dict(request.values)
     for parameter, argument in ordered.items():
         if argument.type.startswith("*"):
-            arguments.setdefault(parameter, ("*", argument.type.lstrip("*").removeprefix("k"), None))
+            arguments.setdefault(
+                parameter, ("*", argument.type.lstrip("*").removeprefix("k"), None)
+            )
         elif argument.type == "constexpr" and argument.facts:
             arguments.setdefault(parameter, argument.value)
     plain = [n for n, a in ordered.items() if a.type != "constexpr" or a.facts]
@@ -456,6 +410,17 @@ def _compiled(
         triton_version=triton_version,
         notes=(*request.notes, *output.warnings),
     )
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name} is {value!r}, expected an integer of at least 1")
+        most = _MAX_THREADS // 32
+        if name == "num_warps" and (value & (value - 1) or value > most):
+            raise UsageError(f"num_warps is {value}, expected a power of two up to {most}")
+        if name == "num_ctas" and (value & (value - 1) or value > 16):
+            raise UsageError(f"num_ctas is {value}, expected a power of two up to 16")
 
 
 def _check_limits(metadata: Mapping[str, Any], capability: int, kernel: _triton.Kernel) -> None:

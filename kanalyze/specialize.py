@@ -144,7 +144,7 @@ def _divisible(parameter: Parameter, value: int) -> tuple[str, ...]:
     return (DIVISIBLE_BY_16,) if wanted and value % 16 == 0 else ()
 
 
-# --- values and signatures as text -----------------------------------------------------------------
+# --- values and signatures as text ---------------------------------------------------------------
 
 
 def parse_value(text: object) -> object:
@@ -191,8 +191,10 @@ def normalise_type(text: str) -> str:
     if found is not None:
         stars, const, name, more = found.groups()
         name = _ALIASES.get(name, name)
+        stars += more
+        if len(stars) > 1:
+            raise UsageError(f"type '{text.strip()}': a pointer to pointers cannot be passed")
         if name in SCALAR_TYPES:
-            stars += more
             return stars + ("k" if const and stars else "") + name
         cleaned = name
     raise UsageError(
@@ -225,7 +227,9 @@ def parse_signature(text: str, parameters: Sequence[Parameter]) -> dict[str, Arg
                 raise UsageError(f"signature: '{item}' stands after an item with a name")
             positional.append(item)
         elif found[1] not in names:
-            raise UsageError(f"signature: unknown parameter '{found[1]}': {nearest(found[1], names)}")
+            raise UsageError(
+                f"signature: unknown parameter '{found[1]}': {nearest(found[1], names)}"
+            )
         else:
             given[found[1]] = found[2].strip()
     plain = [parameter.name for parameter in parameters if not parameter.constexpr]
@@ -302,21 +306,57 @@ def _split(text: str) -> list[str]:
     return items
 
 
-def example_signature(parameters: Sequence[Parameter], known: Mapping[str, Any]) -> str:
-    """Return a complete signature for a kernel, guessed from names, for error messages."""
+def with_value(parameter: Parameter, stated: Argument | None, value: object) -> Argument:
+    """Return the argument for a set value; what a signature states of it stays, if it can be true.
+
+    Raises:
+        UsageError: the signature contradicts the value.
+    """
+    name = parameter.name
+    if stated is None:
+        return specialise(parameter, value)
+    if stated.type.startswith("*"):
+        raise UsageError(f"'{name}' is a pointer ({stated.type}) and takes no value")
+    if stated.type == "constexpr" and stated.value != value:
+        raise UsageError(f"'{name}' is set to {value!r}, and the signature says {stated.value!r}")
+    if DIVISIBLE_BY_16 in stated.facts and (not isinstance(value, int) or value % 16):
+        raise UsageError(f"'{name}' is set to {value!r}, and the signature says divisible by 16")
+    return stated
+
+
+def check_complete(
+    kernel: str, parameters: Sequence[Parameter], arguments: Mapping[str, Argument]
+) -> None:
+    """Raise a UsageError, with a complete signature, for parameters that nothing is known of."""
+    missing = [p for p in parameters if p.name not in arguments]
+    if not missing:
+        return
+    types = [p.name for p in missing if not p.constexpr]
+    values = [p.name for p in missing if p.constexpr]
+    parts = [f"no type is known for {', '.join(types)}"] if types else []
+    parts += [f"no value is known for the constexpr {', '.join(values)}"] if values else []
+    example = example_signature(parameters, arguments)
+    raise UsageError(f'{kernel}: {"; ".join(parts)}; for example --signature "{example}"')
+
+
+def example_signature(parameters: Sequence[Parameter], known: Mapping[str, Argument]) -> str:
+    """Return a complete signature for messages; types that are not known are guessed by name."""
     items = []
     for parameter in parameters:
-        if parameter.constexpr:
-            value = known.get(parameter.name, parameter.default if parameter.has_default else 128)
-            items.append(f"{parameter.name}={value!r}")
+        name = parameter.name
+        if (argument := known.get(name)) is not None:
+            hint = ":16" if DIVISIBLE_BY_16 in argument.facts else ""
+            constant = argument.type == "constexpr"
+            item = repr(argument.value) if constant else argument.type + hint
+        elif parameter.constexpr:
+            item = repr(parameter.default) if parameter.has_default else "128"
         elif parameter.type:
-            items.append(f"{parameter.name}={parameter.type}")
-        elif re.search(r"(?i)ptr|^[a-z]$|^(in|out|input|output|src|dst|ptr)", parameter.name) and (
-            not re.fullmatch(r"[a-zA-Z]", parameter.name) or parameter.name in "xyzabcqkvowXYZABCQKVOW"
-        ):
-            items.append(f"{parameter.name}=*fp32:16")
-        elif re.search(r"(?i)eps|scale|alpha|beta|^p$|prob", parameter.name):
-            items.append(f"{parameter.name}=fp32")
+            item = parameter.type
+        elif re.search(r"(?i)ptr|^(in|out|input|output|src|dst|[a-cko-qv-z])$", name):
+            item = "*fp32:16"
+        elif re.search(r"(?i)eps|scale|alpha|beta|prob", name):
+            item = "fp32"
         else:
-            items.append(f"{parameter.name}=i32")
+            item = "i32"
+        items.append(f"{name}={item}")
     return ", ".join(items)

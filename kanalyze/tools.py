@@ -2,7 +2,7 @@
 
 ``ptxas``, ``cuobjdump`` and ``nvdisasm`` come with Triton's wheel (``triton/backends/nvidia/bin``),
 so no CUDA toolkit is needed; the wheel's are looked for first, then ``$CUDA_HOME``, then ``$PATH``.
-Triton itself is not imported. Outcomes are kept in :mod:`kanalyze.cache`.
+Triton's own variables (``TRITON_PTXAS_PATH``, …) come before all. Triton itself is not imported. Outcomes are kept in :mod:`kanalyze.cache`.
 """
 
 from __future__ import annotations
@@ -71,13 +71,20 @@ def find(name: str) -> Path:
     Raises:
         MissingToolError: neither Triton's wheel nor a CUDA toolkit has it.
     """
-    path = _find(name, os.environ.get("CUDA_HOME"), os.environ.get("PATH"))
+    path = _installed(name)
     if path is None:
         raise MissingToolError(
             f"{name} was found neither in Triton's package nor in $CUDA_HOME/bin nor on $PATH: "
             "pip install triton"
         )
     return path
+
+
+def _installed(name: str) -> Path | None:
+    own = os.environ.get(f"TRITON_{name.upper().replace('-', '_')}_PATH")  # triton/knobs.py
+    if own and os.access(own, os.X_OK):
+        return Path(own)
+    return _find(name, os.environ.get("CUDA_HOME"), os.environ.get("PATH"))
 
 
 @memoise
@@ -217,7 +224,9 @@ def _triton_passes(flag: str) -> bool:
         return False
 
 
-def ptxas_resources(ptx: str, arch: str | None = None, *, fmad: bool = True) -> dict[str, Resources]:
+def ptxas_resources(
+    ptx: str, arch: str | None = None, *, fmad: bool = True
+) -> dict[str, Resources]:
     """Return the resources of every entry in a PTX text, as ``ptxas -v`` reports them.
 
     Args:
@@ -250,7 +259,7 @@ def assemble(
     except ToolError as error:
         complaint = error
     too_old = re.compile(r"Unsupported \.version|not defined for option 'gpu-name'|not supported")
-    second = _find(other, os.environ.get("CUDA_HOME"), os.environ.get("PATH"))
+    second = _installed(other)
     if too_old.search(complaint.output):
         if second is not None:
             try:
@@ -421,6 +430,13 @@ def _of_cubin(tool: Path, flags: Sequence[str], cubin: bytes) -> str:
         try:
             text = run(tool, [*flags, "input.cubin"], folder)
         except ToolError as error:
+            if re.search(
+                r"[Cc]annot decode architecture|[Uu]nsupported architecture", error.output
+            ):
+                raise MissingToolError(
+                    f"{version(tool)} does not know this architecture ({error}): "
+                    "pip install --upgrade triton"
+                ) from None
             raise InputError(str(error)) from None
     text = "".join(
         line

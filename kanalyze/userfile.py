@@ -140,7 +140,11 @@ def _translated(error: BaseException, path: Path) -> InputError | MissingToolErr
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.split(".")[0]
         folder_has_it = (path.parent / missing).exists() or (path.parent / f"{missing}.py").exists()
-        if not folder_has_it and missing not in sys.stdlib_module_names and not _is_installed(missing):
+        if (
+            not folder_has_it
+            and missing not in sys.stdlib_module_names
+            and not _is_installed(missing)
+        ):
             where = f"{spot.file}:{spot.line}" if spot else str(path)
             package = {"cv2": "opencv-python", "yaml": "pyyaml", "PIL": "pillow"}.get(missing)
             return MissingToolError(
@@ -217,3 +221,22 @@ def own_names(module: ModuleType) -> dict[str, object]:
         for name, value in vars(module).items()
         if not name.startswith("__") and not inspect.ismodule(value)
     }
+
+
+# --- what a compiler says ------------------------------------------------------------------------
+
+
+def diagnostics(text: str, severity: str) -> list[str]:
+    """Return MLIR's diagnostics of one severity, each ``FILE:LINE:COLUMN: message``."""
+    found = re.findall(rf"^(?:loc\(.*?\)|(\S+?:\d+:\d+)): {severity}: (.+)$", text, re.M)
+    return [f"{place}: {message}" if place else message for place, message in dict.fromkeys(found)]
+
+
+def short(text: str, limit: int = 300) -> str:
+    """Return a message of Triton's on one line, without the ``repr`` of an exception around it."""
+    text = text.strip()
+    wrapped = re.fullmatch(r"(\w*(?:Error|Exception|Failure))\((['\"])(.*)\2,?\)", text, re.DOTALL)
+    if wrapped:
+        text = wrapped[3].replace("\\n", "\n").replace("\\'", "'")
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
