@@ -287,8 +287,9 @@ def plan(
         raise UsageError(f"{kernel.name}: unknown dtype {dtype!r}; {nearest(dtype, kernel.dtypes)}")
 
     base: dict[str, Any] = {**kernel.constexprs, **kernel.options, **example}
+    base.pop("dtype", None)
     base.update(kernel.overrides.get(dtype, {}))
-    base.update({n: _integer(n, v) for n, v in settings.items() if n in base and n != "dtype"})
+    base.update({name: _integer(name, v) for name, v in settings.items() if name in base})
     shape = {name: _size(name, base[name], name in kernel.flags) for name in kernel.shape}
     constexprs = {name: _constexpr(name, base[name]) for name in kernel.constexprs}
     options = {name: _option(name, base[name]) for name in OPTION_NAMES}
@@ -298,12 +299,16 @@ def plan(
     if not isinstance(given, dict) or list(given) != wanted:
         raise InputError(f"arguments() gives not the dict of {wanted}", file=str(kernel.path))
     arguments = {n: v for n, v in given.items() if n not in kernel.constexpr_parameters}
+    for name, value in arguments.items():
+        if not (type(value) in (int, float) or _is_pointer(value)):
+            message = f"arguments() gives {name}={value!r}, neither a number nor ('*', dtype, dims)"
+            raise InputError(message, file=str(kernel.path))
     for name, value in settings.items():
         if name not in base:
             arguments[name] = _argument(kernel, given, name, value)
 
-    grid = tuple(_call(kernel, module.grid, shape, constexprs))
-    if len(grid) != 3 or not all(type(blocks) is int and blocks > 0 for blocks in grid):
+    grid = _call(kernel, module.grid, shape, constexprs)
+    if not (isinstance(grid, tuple) and [type(n) for n in grid] == [int] * 3 and min(grid) > 0):
         raise InputError(f"grid() gives {grid}, not three positive integers", file=str(kernel.path))
     for axis, blocks, limit in zip("xyz", grid, MAX_GRID, strict=True):
         if blocks > limit:
@@ -327,6 +332,13 @@ def _call(kernel: KernelFile, function: Callable[..., Any], *arguments: Any) -> 
     except Exception as error:
         name = function.__name__
         raise InputError(f"{name}() failed: {error!r}", file=str(kernel.path)) from error
+
+
+def _is_pointer(value: object) -> bool:
+    match value:
+        case ("*", str(dtype), tuple(dims)):
+            return dtype in ELEMENT_TYPES and all(type(size) is int for size in dims)
+    return False
 
 
 def _integer(name: str, value: str | int) -> int:

@@ -201,7 +201,7 @@ def test_every_kernel_and_dtype_has_a_case() -> None:
 # ---- the script ----
 
 GUARD = 12345.0  # a value that no output has
-MARGIN = 64  # guard elements before and after each output
+MARGIN = 64  # guard elements before and after each tensor
 
 
 def make_input(torch, kind: str, dims: tuple[int, ...], element_type):
@@ -234,9 +234,13 @@ def make_input(torch, kind: str, dims: tuple[int, ...], element_type):
 
 
 def place(torch, values, strides, poison):
-    """Put ``values`` with ``strides`` into guarded memory; return the view and the memory."""
+    """Put ``values`` with ``strides`` into guarded memory; return the view and the memory.
+
+    Around an input (no ``poison``) lies NaN, so that what is read outside shows in the output.
+    """
     span = 1 + sum((size - 1) * step for size, step in zip(values.shape, strides, strict=True))
-    memory = torch.full((span + 2 * MARGIN,), GUARD, dtype=values.dtype)
+    guard = float("nan") if poison is None else GUARD
+    memory = torch.full((span + 2 * MARGIN,), guard, dtype=values.dtype)
     view = memory.as_strided(values.shape, strides, MARGIN)
     view.copy_(values if poison is None else torch.full_like(values, poison))
     return view, memory
