@@ -79,9 +79,7 @@ def evaluate_parts(parts: list[str | Value | None]) -> Value | None:
     expecting = True
     try:
         for part in parts:
-            if isinstance(part, str) and part not in _PRECEDENCE and part[0] == "(":
-                signs.append(part)
-            elif isinstance(part, str) and (expecting and part in "-+~!"):
+            if isinstance(part, str) and (part[0] == "(" or (expecting and part in "-+~!")):
                 signs.append(part)
             elif isinstance(part, str) and part in _PRECEDENCE:
                 while operators and _PRECEDENCE[operators[-1]] >= _PRECEDENCE[part]:

@@ -173,7 +173,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class RegisterDeclaration:
-    """``.reg .b32 %r<121>;`` (``count`` 121, registers ``%r0``…``%r120``) or ``.reg .pred p, q;``"""
+    """``.reg .b32 %r<121>;`` (``count`` 121: ``%r0``…``%r120``) or ``.reg .pred p, q;``"""
 
     type: str
     names: tuple[str, ...]

@@ -1,0 +1,460 @@
+"""THE table of PTX instructions: one row per mnemonic of the manual, and what follows from it.
+
+The parser knows nothing of this: a mnemonic that has no row still parses and is counted, and
+`lookup` returns None for it. To add an instruction, add it to a line of `_TABLE`.
+
+Where an instruction is used with types of several classes (``add.s32``, ``add.f16``), its row says
+"arithmetic" and `classify` decides by the type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kanalyze.ptx.ir import Address, Immediate, Instruction, Name, Not, Operand, Pair, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of a mnemonic.
+
+    ``mnemonic`` may have dots where the manual has one entry for it (``cp.async.bulk``).
+    ``kind`` is the class: arithmetic (see `classify`), integer, float, half, logic, compare, move,
+    memory, async_copy, tensor, control, synchronisation, warp, texture, surface, video, special.
+    ``writes`` says which operands are written: "first", "none", "update" (the first is read and
+    written) or "call" (the first, if it is a list). An address is never written itself.
+    """
+
+    mnemonic: str
+    kind: str
+    writes: str
+    section: str
+
+
+# kind, writes, section of the manual (PTX ISA, chapter "Instructions"), mnemonics
+_TABLE: tuple[tuple[str, str, str, str], ...] = (
+    ("arithmetic", "first", "Integer Arithmetic Instructions",
+     "add sub mul mad div abs neg min max"),
+    ("integer", "first", "Integer Arithmetic Instructions",
+     "mul24 mad24 sad rem popc clz bfind fns brev bfe bfi szext bmsk dp4a dp2a"),
+    ("integer", "first", "Extended-Precision Integer Arithmetic Instructions",
+     "addc subc madc"),
+    ("arithmetic", "first", "Floating-Point Instructions",
+     "fma rcp sqrt rsqrt sin cos lg2 ex2 tanh copysign"),
+    ("compare", "first", "Floating-Point Instructions", "testp"),
+    ("compare", "first", "Comparison and Selection Instructions", "set setp selp slct"),
+    ("logic", "first", "Logic and Shift Instructions",
+     "and or xor not cnot lop3 shf shl shr"),
+    ("move", "first", "Data Movement and Conversion Instructions",
+     "mov prmt isspacep cvta cvt cvt.pack mapa getctarank createpolicy"),
+    ("warp", "first", "Data Movement and Conversion Instructions", "shfl"),
+    ("memory", "first", "Data Movement and Conversion Instructions",
+     "ld ldu multimem.ld_reduce"),
+    ("memory", "none", "Data Movement and Conversion Instructions",
+     "st st.async st.bulk red.async multimem.st multimem.red prefetch prefetchu discard "
+     "applypriority"),
+    ("async_copy", "none", "Data Movement and Conversion Instructions: Asynchronous Copy",
+     "cp.async cp.async.commit_group cp.async.wait_group cp.async.wait_all"),
+    ("async_copy", "none", "Data Movement and Conversion Instructions: Bulk Copy",
+     "cp.async.bulk cp.reduce.async.bulk cp.async.bulk.prefetch cp.async.bulk.commit_group "
+     "cp.async.bulk.wait_group multimem.cp.async.bulk multimem.cp.reduce.async.bulk"),
+    ("async_copy", "none", "Data Movement and Conversion Instructions: Tensor Copy",
+     "cp.async.bulk.tensor cp.reduce.async.bulk.tensor cp.async.bulk.prefetch.tensor"),
+    ("async_copy", "none", "Data Movement and Conversion Instructions: Tensormap",
+     "tensormap.replace"),
+    ("texture", "first", "Texture Instructions", "tex tld4 txq istypep"),
+    ("surface", "first", "Surface Instructions", "suld suq"),
+    ("surface", "none", "Surface Instructions", "sust sured"),
+    ("control", "none", "Control Flow Instructions", "bra brx.idx brx ret exit"),
+    ("control", "call", "Control Flow Instructions", "call"),
+    ("synchronisation", "none", "Parallel Synchronization and Communication Instructions",
+     "bar barrier barrier.cluster membar fence griddepcontrol tensormap.cp_fenceproxy "
+     "cp.async.mbarrier.arrive clusterlaunchcontrol.try_cancel"),
+    ("synchronisation", "first", "Parallel Synchronization and Communication Instructions",
+     "bar.red barrier.red clusterlaunchcontrol.query_cancel"),
+    ("synchronisation", "first",
+     "Parallel Synchronization and Communication Instructions: mbarrier",
+     "mbarrier mbarrier.init mbarrier.inval mbarrier.expect_tx mbarrier.complete_tx "
+     "mbarrier.arrive mbarrier.arrive_drop mbarrier.test_wait mbarrier.try_wait "
+     "mbarrier.pending_count"),
+    ("memory", "first", "Parallel Synchronization and Communication Instructions", "atom"),
+    ("memory", "none", "Parallel Synchronization and Communication Instructions", "red"),
+    ("warp", "first", "Parallel Synchronization and Communication Instructions",
+     "vote match activemask redux elect"),
+    ("tensor", "first", "Warp Level Matrix Multiply-Accumulate Instructions",
+     "wmma.load wmma.mma mma ldmatrix movmatrix"),
+    ("tensor", "none", "Warp Level Matrix Multiply-Accumulate Instructions",
+     "wmma.store stmatrix"),
+    ("tensor", "update",
+     "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions",
+     "wgmma.mma_async"),
+    ("tensor", "none",
+     "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions",
+     "wgmma.fence wgmma.commit_group wgmma.wait_group"),
+    ("tensor", "first", "TensorCore 5th Generation Family Instructions", "tcgen05.ld"),
+    ("tensor", "none", "TensorCore 5th Generation Family Instructions",
+     "tcgen05.alloc tcgen05.dealloc tcgen05.relinquish_alloc_permit tcgen05.st tcgen05.wait "
+     "tcgen05.cp tcgen05.shift tcgen05.mma tcgen05.fence tcgen05.commit"),
+    ("special", "first", "Stack Manipulation Instructions", "stacksave alloca"),
+    ("special", "none", "Stack Manipulation Instructions", "stackrestore"),
+    ("video", "first", "Scalar Video Instructions",
+     "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset"),
+    ("video", "first", "SIMD Video Instructions",
+     "vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 "
+     "vset4"),
+    ("special", "none", "Miscellaneous Instructions", "brkpt nanosleep pmevent setmaxnreg"),
+    ("control", "none", "Miscellaneous Instructions", "trap"),
+)  # fmt: skip
+
+#: Every row by its mnemonic.
+ROWS: dict[str, Row] = {
+    mnemonic: Row(mnemonic, kind, writes, section)
+    for kind, writes, section, mnemonics in _TABLE
+    for mnemonic in mnemonics.split()
+}
+
+TERMINATORS = frozenset({"bra", "brx", "ret", "exit", "trap"})
+
+_SPACES = frozenset({"global", "shared", "local", "const", "param"})
+_CACHE_OPERATORS = frozenset(
+    {"ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc"}
+    | {"volatile", "relaxed", "acquire", "release", "weak", "mmio"}
+)
+_TYPE = re.compile(r"(?:[busf]|bf|tf|e\dm\d|ue\dm\d)(\d+)?(?:x(\d+))?(?:_p\d+)?$")
+_SIZED = re.compile(r"(?:[busf]|bf)(8|16|32|64|128)(?:x([24]))?$")
+_VECTOR = re.compile(r"v([248])$")
+_COMPONENT = re.compile(r"\.(?:[xyzwrgba]|b[0-3]|h[01])$")
+_NAMES = re.compile(r"[A-Za-z_$%][\w$]*(?:\.\w+)?")
+_SPECIAL = re.compile(
+    r"%(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]$"
+)
+
+
+@lru_cache(maxsize=8192)
+def row_of(opcode: str) -> Row | None:
+    """Return the row of a full opcode (``cp.async.bulk.tensor.2d.…``): the most specific one."""
+    parts = [part.partition("::")[0] for part in opcode.split(".")]
+    if parts[0] in ("bar", "barrier"):
+        parts = [p for p in parts if p in ("bar", "barrier", "cluster", "red")]
+    for length in range(min(len(parts), 5), 0, -1):
+        row = ROWS.get(".".join(parts[:length]))
+        if row is not None:
+            return row
+    return None
+
+
+def lookup(instruction: Instruction) -> Row | None:
+    """Return the table's row of an instruction; None if its mnemonic is not understood."""
+    return row_of(instruction.opcode)
+
+
+def classify(instruction: Instruction) -> str | None:
+    """Return the class of an instruction, "arithmetic" resolved by its type; None if unknown."""
+    row = row_of(instruction.opcode)
+    if row is None:
+        return None
+    return _arithmetic(instruction.opcode) if row.kind == "arithmetic" else row.kind
+
+
+@lru_cache(maxsize=8192)
+def _arithmetic(opcode: str) -> str:
+    types = [part for part in opcode.split(".")[1:] if _TYPE.match(part)]
+    if any(t.startswith(("f16", "bf16")) for t in types):
+        return "half"
+    return "float" if any(t[0] in "fte" for t in types) else "integer"
+
+
+# ---------------------------------------------------------------- registers read and written
+
+
+def register_name(text: str) -> str:
+    """Return a name without its component: ``%v.x`` is ``%v``, but ``%tid.x`` stays."""
+    if "." not in text or _SPECIAL.match(text):
+        return text
+    return _COMPONENT.sub("", text)
+
+
+def operand_names(operand: Operand) -> Iterator[str]:
+    """Yield the names in an operand, address bases and coordinates included."""
+    match operand:
+        case Name():
+            if operand.text != "_":
+                yield register_name(operand.text)
+        case Immediate():
+            if operand.value is None:
+                yield from (register_name(n) for n in _NAMES.findall(operand.text))
+        case Address():
+            yield from operand_names(operand.base)
+            for item in operand.coordinates:
+                yield from operand_names(item)
+        case Vector():
+            for item in operand.items:
+                yield from operand_names(item)
+        case Pair():
+            yield from operand_names(operand.first)
+            yield from operand_names(operand.second)
+        case Not():
+            yield from operand_names(operand.operand)
+
+
+def _has_result(instruction: Instruction, row: Row | None) -> bool:
+    """Tell whether the first operand is written."""
+    operands = instruction.operands
+    if not operands or isinstance(operands[0], Address | Immediate):
+        return False
+    writes = "first" if row is None else row.writes
+    if writes == "call":
+        return isinstance(operands[0], Vector) and len(operands) > 1
+    return writes in ("first", "update")
+
+
+def definitions(instruction: Instruction) -> tuple[str, ...]:
+    """Return the registers that an instruction writes (``_`` is none).
+
+    An unknown mnemonic is taken to write its first operand, unless that is an address.
+    """
+    if not _has_result(instruction, row_of(instruction.opcode)):
+        return ()
+    return tuple(operand_names(instruction.operands[0]))
+
+
+def uses(instruction: Instruction) -> tuple[str, ...]:
+    """Return the names that an instruction reads: guard, sources, address bases; each once.
+
+    Special registers and variables (``mov.b64 %rd1, smem``) are among them; the labels of
+    branches and the names of called functions are not.
+    """
+    row = row_of(instruction.opcode)
+    operands = instruction.operands
+    if _has_result(instruction, row) and (row is None or row.writes != "update"):
+        operands = operands[1:]
+    names: list[str] = [instruction.guard.name] if instruction.guard else []
+    base = instruction.base
+    if base == "bra":
+        operands = ()
+    elif base == "brx":
+        operands = operands[:1]
+    elif base == "call":
+        names.extend(_call_uses(operands))
+        operands = ()
+    for operand in operands:
+        names.extend(operand_names(operand))
+    return tuple(dict.fromkeys(names))
+
+
+def _call_uses(operands: tuple[Operand, ...]) -> Iterator[str]:
+    """Yield what a call reads: an indirect target (with ``%``) and the arguments."""
+    for operand in operands:
+        if isinstance(operand, Vector):
+            yield from operand_names(operand)
+        elif isinstance(operand, Name) and operand.text.startswith("%"):
+            yield operand.text
+
+
+def branch_targets(instruction: Instruction) -> tuple[str, ...]:
+    """Return the labels that a ``bra`` names; for ``brx.idx``, the label of its target list."""
+    operands = instruction.operands
+    if instruction.base == "bra" and operands:
+        return (operands[0].text,) if isinstance(operands[0], Name) else ()
+    if instruction.base == "brx" and len(operands) > 1:
+        return tuple(operand_names(operands[1]))
+    return ()
+
+
+def is_branch(instruction: Instruction) -> bool:
+    """Tell whether an instruction may jump to a label."""
+    return instruction.base in ("bra", "brx")
+
+
+def is_terminator(instruction: Instruction) -> bool:
+    """Tell whether an instruction ends a block; a predicated one may fall through."""
+    return instruction.base in TERMINATORS
+
+
+def tensor_core(instruction: Instruction) -> str | None:
+    """Return which tensor core instruction multiplies here: "mma", "wgmma", "tcgen05" or None.
+
+    ``wmma.mma`` is "mma"; fences, commits, loads and copies are none.
+    """
+    opcode = instruction.opcode
+    if opcode.startswith(("mma.", "wmma.mma.")):
+        return "mma"
+    if opcode.startswith("wgmma.mma_async"):
+        return "wgmma"
+    return "tcgen05" if re.match(r"tcgen05\.mma\b", opcode) else None
+
+
+# ---------------------------------------------------------------- memory
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAccess:
+    """What an instruction does to memory.
+
+    ``space`` is global, shared, local, const, param or generic. ``kind`` is load, store,
+    async_copy (``cp.async``), bulk_load, bulk_store (``cp.async.bulk``, tensor maps), atomic,
+    reduction or prefetch. ``bytes_per_thread`` is what one thread moves by executing it once; None
+    if the instruction does not tell (sizes in registers, tensor boxes, prefetches). ``vector`` ×
+    ``element_bits`` is the access as written. ``address`` is the operand of ``space``; copies have
+    the other side in ``shared_address``. ``size`` is the operand with the number of bytes (of the
+    source, for ``cp.async``: bytes beyond are zeros; it may be a predicate that ignores the
+    source). ``hints`` are the cache operators and hints as written: ``.cg``, ``L1::evict_last``.
+    """
+
+    space: str
+    kind: str
+    bytes_per_thread: int | None
+    vector: int
+    element_bits: int
+    address: Operand | None
+    shared_address: Operand | None = None
+    size: Operand | None = None
+    hints: tuple[str, ...] = ()
+
+
+def memory_access(instruction: Instruction) -> MemoryAccess | None:
+    """Return the access to memory that an instruction makes; None if it makes none.
+
+    Synchronisation (``mbarrier``), tensor memory (``tcgen05.ld``), textures and surfaces, and the
+    operands that ``wgmma`` and ``tcgen05.mma`` read through descriptors are no accesses here.
+    ``cp.reduce.async.bulk`` is a reduction: it reads, adds and writes at its destination.
+    """
+    base = instruction.base
+    if base in _PLAIN:
+        return _plain(instruction, _PLAIN[base])
+    if base in ("cp", "multimem"):
+        return _copy(instruction) if ".async" in instruction.opcode else _multimem(instruction)
+    if base in ("ldmatrix", "stmatrix", "wmma"):
+        return _matrix(instruction)
+    return None
+
+
+_PLAIN = {
+    "ld": "load",
+    "ldu": "load",
+    "st": "store",
+    "atom": "atomic",
+    "red": "reduction",
+    "prefetch": "prefetch",
+    "prefetchu": "prefetch",
+}
+
+
+@lru_cache(maxsize=8192)
+def _modifiers(opcode: str) -> tuple[tuple[str, ...], int, int, tuple[str, ...]]:
+    """Return (spaces in order, vector, element bits, hints) of an opcode."""
+    spaces: list[str] = []
+    hints: list[str] = []
+    vector, bits = 1, 0
+    for part in opcode.split(".")[1:]:
+        head = part.partition("::")[0]
+        if head in _SPACES:
+            spaces.append(head)
+        elif part in _CACHE_OPERATORS:
+            hints.append(f".{part}")
+        elif head in ("L1", "L2"):
+            hints.append(part)
+        elif found := _VECTOR.match(part):
+            vector = int(found[1])
+        elif found := _SIZED.match(part):
+            bits = int(found[1]) * int(found[2] or 1)
+    return tuple(spaces), vector, bits, tuple(hints)
+
+
+def _addresses(instruction: Instruction) -> list[Operand]:
+    return [operand for operand in instruction.operands if isinstance(operand, Address)]
+
+
+def _plain(instruction: Instruction, kind: str) -> MemoryAccess:
+    spaces, vector, bits, hints = _modifiers(instruction.opcode)
+    space = spaces[0] if spaces else "generic"
+    address = next(iter(_addresses(instruction)), None)
+    if kind == "prefetch":
+        return MemoryAccess(space, kind, None, 1, 0, address, hints=hints)
+    if instruction.opcode.startswith("st.bulk"):
+        size = instruction.operands[1] if len(instruction.operands) > 1 else None
+        return MemoryAccess(space, kind, _integer(size), 1, 8, address, size=size, hints=hints)
+    amount = vector * bits // 8 if bits else None
+    return MemoryAccess(space, kind, amount, vector, bits, address, hints=hints)
+
+
+def _multimem(instruction: Instruction) -> MemoryAccess | None:
+    kinds = {"ld_reduce": "load", "st": "store", "red": "reduction"}
+    parts = instruction.parts
+    kind = kinds.get(parts[1]) if len(parts) > 1 else None
+    return None if kind is None else _plain(instruction, kind)
+
+
+def _integer(operand: Operand | None) -> int | None:
+    value = operand.value if isinstance(operand, Immediate) else None
+    return value if isinstance(value, int) else None
+
+
+def _copy(instruction: Instruction) -> MemoryAccess | None:
+    """``cp.async``, ``cp.async.bulk``, ``cp.reduce.async.bulk`` and their multimem forms."""
+    opcode, operands = instruction.opcode, instruction.operands
+    addresses = _addresses(instruction)
+    if not addresses or "mbarrier.arrive" in opcode:
+        return None
+    spaces, _, _, hints = _modifiers(opcode)
+    if ".bulk" not in opcode:
+        if len(addresses) < 2 or len(operands) < 3:
+            return None
+        amount = _integer(operands[2])
+        extra = list(operands[3:])
+        if extra and "L2::cache_hint" in hints:
+            extra.pop()
+        return MemoryAccess("global", "async_copy", amount, 1, 8 * (amount or 0), addresses[1],
+                            addresses[0], extra[0] if extra else None, hints)  # fmt: skip
+    tensor = ".tensor" in opcode
+    size = next((o for o in operands[1:] if not isinstance(o, Address)), None)
+    if tensor:
+        size = None
+    amount = _integer(size)
+    if ".prefetch" in opcode:
+        return MemoryAccess("global", "prefetch", amount, 1, 8, addresses[0], None, size, hints)
+    to_global = bool(spaces) and spaces[0] == "global"
+    reduction = "cp.reduce" in opcode
+    if spaces and spaces.count("shared") == len(spaces):
+        kind = "reduction" if reduction else "bulk_store"
+        return MemoryAccess("shared", kind, amount, 1, 8, addresses[0],
+                            addresses[1] if len(addresses) > 1 else None, size, hints)  # fmt: skip
+    if to_global:
+        kind = "reduction" if reduction else "bulk_store"
+        far, near = addresses[0], addresses[1] if len(addresses) > 1 else None
+    else:
+        kind = "bulk_load"
+        near, far = addresses[0], addresses[1] if len(addresses) > 1 else addresses[0]
+    return MemoryAccess("global", kind, amount, 1, 8, far, near, size, hints)
+
+
+_MATRIX_BYTES = {"m8n8": 4, "m8n16": 4, "m16n8": 4, "m16n16": 8}
+_WMMA_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
+
+
+def _matrix(instruction: Instruction) -> MemoryAccess | None:
+    """``ldmatrix`` and ``stmatrix`` (bytes of a thread's registers), ``wmma.load``, ``.store``."""
+    parts = instruction.parts
+    spaces, _, bits, hints = _modifiers(instruction.opcode)
+    space = spaces[0] if spaces else "generic"
+    address = next(iter(_addresses(instruction)), None)
+    if parts[0] != "wmma":
+        count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 1)
+        each = next((_MATRIX_BYTES[p] for p in parts if p in _MATRIX_BYTES), 4)
+        kind = "load" if parts[0] == "ldmatrix" else "store"
+        if not spaces:
+            space = "generic"
+        return MemoryAccess(space, kind, count * each, count, each * 8, address, hints=hints)
+    if len(parts) < 3 or parts[1] not in ("load", "store"):
+        return None
+    shape = next((m for m in map(_WMMA_SHAPE.match, parts) if m), None)
+    amount = None
+    if shape is not None and bits:
+        m, n, k = (int(number) for number in shape.groups())
+        elements = {"a": m * k, "b": k * n}.get(parts[2], m * n)
+        amount = elements * bits // 8 // 32
+    kind = "load" if parts[1] == "load" else "store"
+    return MemoryAccess(space, kind, amount, 1, bits, address, hints=hints)
