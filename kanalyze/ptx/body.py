@@ -40,9 +40,12 @@ _set_raw = _Deferred.__dict__["_raw"].__set__
 
 @dataclass
 class Body:
-    """What a body gave: its statements, scopes and the offset behind its closing brace."""
+    """What a body gave: its statements, scopes and the offset behind its closing brace.
 
-    statements: tuple[Statement, ...]
+    A declaration has no statements (None).
+    """
+
+    statements: tuple[Statement, ...] | None
     scopes: tuple[int, ...]
     end: int
 

@@ -14,6 +14,9 @@ _LOC = re.compile(
 )
 _Place = tuple[int, int, int]
 
+#: A place that is inlined into itself, again and again, would give an endless chain.
+_MAX_DEPTH = 64
+
 
 class Locs:
     """The ``.loc`` directives of one module.
@@ -26,6 +29,12 @@ class Locs:
         self._parsed: dict[str, tuple[_Place, str | None, _Place | None] | None] = {}
         self._made: dict[tuple[str, int], Loc] = {}
         self._latest: dict[_Place, Loc] = {}
+        self._plain: dict[_Place, Loc] = {}
+        self._depth: dict[int, int] = {}
+
+    def begin_function(self) -> None:
+        """Forget which places were met: chains do not lead from one function to another."""
+        self._latest.clear()
 
     def read(self, text: str) -> Loc | None:
         """Return the `Loc` of what stands behind ``.loc``; None if it cannot be read."""
@@ -37,12 +46,14 @@ class Locs:
             return None
         place, function, caller = parsed
         outer = None if caller is None else self._latest.get(caller)
-        if caller is not None and outer is None:
-            outer = self._latest[caller] = Loc(*caller)
-        key = (text, id(outer))
+        depth = self._depth.get(id(outer), 0)
+        if caller is not None and (outer is None or depth >= _MAX_DEPTH):
+            outer, depth = self._plain.setdefault(caller, Loc(*caller)), 0
+        key = (text, id(outer))  # the outer ones are kept alive by _made and _plain
         made = self._made.get(key)
         if made is None:
             made = self._made[key] = Loc(*place, function, outer)
+            self._depth[id(made)] = depth + 1
         self._latest[place] = made
         return made
 

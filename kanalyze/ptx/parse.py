@@ -8,7 +8,7 @@ from typing import Any
 
 from kanalyze.errors import InputError
 from kanalyze.ptx import declarations, scan, shapes
-from kanalyze.ptx.body import BodyReader
+from kanalyze.ptx.body import Body, BodyReader
 from kanalyze.ptx.ir import Diagnostic, Directive, Function, Module, Parameter, Pos, Variable
 from kanalyze.ptx.locs import Locs
 from kanalyze.ptx.recognise import looks_like
@@ -23,7 +23,8 @@ _SIMPLE = re.compile(
     r"""\.version\s+(?P<version>\d+\.\d+);?
       | \.target\s+(?P<target>\w+(?:\s*,\s*\w+)*);?
       | \.address_size\s+(?P<size>\d+);?
-      | \.file\s+(?P<file>\d+)\s+"(?P<path>(?:[^"\\\r\n]|\\.)*)"(?:\s*,\s*\d+\s*,\s*\d+)?;?
+      | \.file\s+(?P<file>\d+)\s+"(?P<path>(?:[^"\\\r\n]|\\.)*)"
+        (?:\s+"(?P<leaf>(?:[^"\\\r\n]|\\.)*)")?(?:\s*,\s*\d+\s*,\s*\d+)?;?
       | (?P<section>\.section\s+[.\w]+\s*)\{
       | (?P<line>\.loc\b[^\r\n]*|@@DWARF[^\r\n]*)
     """,
@@ -191,7 +192,10 @@ class _ModuleReader:
         elif match["size"]:
             self._address_size = int(match["size"])
         elif match["file"]:
-            self._files[int(match["file"])] = match["path"]
+            leaf = match["leaf"]
+            inside = leaf is not None and not leaf.startswith("/")
+            path = f"{match['path']}/{leaf}" if inside else leaf or match["path"]
+            self._files[int(match["file"])] = path
         elif match["section"]:
             close = self._text.find("}", match.end())
             if close < 0:
@@ -260,7 +264,6 @@ class _ModuleReader:
     def _function(self, cut: scan.Cut) -> int:
         clean = cut.clean if cut.stop == ";" else cut.clean + "{"
         statement = declarations.bound("header", clean)
-        pos = self._source.pos(cut.start)
         kind = name = ""
         linkage: str | None = None
         before: list[Any] = []
@@ -283,19 +286,26 @@ class _ModuleReader:
                 directives[str(child.children[0])[1:]] = tuple(numbers)
         returns = self._parameters(statement, before, cut.start)
         formals = self._parameters(statement, after, cut.start)
-        if cut.stop == ";":
-            end, body, scopes, last = cut.end, None, (-1,), cut.end - 1
-        else:
+        read = Body(None, (-1,), cut.end)
+        if cut.stop == "{":
+            self._locs.begin_function()
             reader = BodyReader(self._source, self._locs, self._diagnostics)
             read = reader.read(cut.end + 1)
-            end, body, scopes, last = read.end, read.statements, read.scopes, read.end - 1
         self._functions.append(
             Function(
-                kind, name, returns, formals, MappingProxyType(directives), linkage, body, scopes,
-                pos, self._source.pos(max(last, 0)),
+                kind=kind,
+                name=name,
+                returns=returns,
+                parameters=formals,
+                directives=MappingProxyType(directives),
+                linkage=linkage,
+                body=read.statements,
+                scopes=read.scopes,
+                pos=self._source.pos(cut.start),
+                end=self._source.pos(read.end - 1),
             )
-        )  # fmt: skip
-        return end
+        )
+        return read.end
 
     def _parameters(
         self, statement: declarations.Bound, nodes: list[Any], start: int

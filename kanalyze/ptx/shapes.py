@@ -266,12 +266,12 @@ def immediate_of(text: str) -> Immediate:
     return known
 
 
-def _parts(tree: Tree[Any]) -> list[Tree[Any]]:
+def _parts(tree: Any) -> list[Any]:
     """The children of an expression: signs, operators and primaries."""
     return [child for child in tree.children if hasattr(child, "data")]
 
 
-def _sign(part: Tree[Any]) -> str:
+def _sign(part: Any) -> str:
     """The text of a sign or an operator node, else the empty string."""
     return str(part.children[0]) if part.data in ("sign", "operator") else ""
 
@@ -280,7 +280,7 @@ def _is_integer(text: str) -> bool:
     return isinstance(constants.number(text), int)
 
 
-def _binder_of(tree: Tree[Any], index: dict[int | None, int], call: bool = False) -> Binder:
+def _binder_of(tree: Any, index: dict[int | None, int], call: bool = False) -> Binder:
     """Return the binder of one operand."""
     if tree.data == "list":
         return _vector(tree, index)
@@ -302,7 +302,7 @@ def _binder_of(tree: Tree[Any], index: dict[int | None, int], call: bool = False
     raise _NeedsLiteral
 
 
-def _side(parts: list[Tree[Any]], index: dict[int | None, int]) -> Binder:
+def _side(parts: list[Any], index: dict[int | None, int]) -> Binder:
     """One half of a pair: a name, a vector or a negated name."""
     if len(parts) == 1 and parts[0].data in ("name", "vector"):
         return _primary(parts[0], index)
@@ -312,7 +312,7 @@ def _side(parts: list[Tree[Any]], index: dict[int | None, int]) -> Binder:
     raise _NeedsLiteral
 
 
-def _primary(part: Tree[Any], index: dict[int | None, int], call: bool = False) -> Binder:
+def _primary(part: Any, index: dict[int | None, int], call: bool = False) -> Binder:
     if part.data == "name":
         at = index[part.children[0].start_pos]
         return lambda slots: name_of(slots[at])
@@ -333,12 +333,12 @@ def _primary(part: Tree[Any], index: dict[int | None, int], call: bool = False) 
     raise _NeedsLiteral
 
 
-def _vector(part: Tree[Any], index: dict[int | None, int]) -> Binder:
+def _vector(part: Any, index: dict[int | None, int]) -> Binder:
     items = [_binder_of(child, index) for child in part.children]
     return lambda slots: Vector(tuple([item(slots) for item in items]))
 
 
-def _address(part: Tree[Any], index: dict[int | None, int]) -> Binder:
+def _address(part: Any, index: dict[int | None, int]) -> Binder:
     """``[base]``, ``[base+4]``, ``[base+-4]``, ``[base-4]``, each with coordinates or not."""
     parts = _parts(part.children[0])
     kinds = [str(p.data) for p in parts]
@@ -367,7 +367,7 @@ def _address(part: Tree[Any], index: dict[int | None, int]) -> Binder:
 # ---------------------------------------------------------------- operands with expressions
 
 
-def _literal(tree: Tree[Any], source: str, call: bool = False) -> Operand:
+def _literal(tree: Any, source: str, call: bool = False) -> Operand:
     """Return an operand made from its tree alone; expressions are evaluated."""
     from lark import Token
 
@@ -395,7 +395,7 @@ def _literal(tree: Tree[Any], source: str, call: bool = False) -> Operand:
     return Immediate(_text(tree, source), constants.evaluate(tree))
 
 
-def _literal_address(part: Tree[Any], source: str) -> Operand:
+def _literal_address(part: Any, source: str) -> Operand:
     """``[base + expression, …]``."""
     rest = tuple(_literal(child, source) for child in part.children[1:])
     inner = part.children[0]
