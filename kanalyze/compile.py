@@ -263,7 +263,7 @@ def _planned(
     own = {k: _plain(v) for k, v in given.items() if k not in _OPTIONS}
     plan = kernelfile.plan(description, module, own, dtype)
     options = dict(plan.options)
-    values = dict(plan.arguments)
+    values: dict[str, Any] = dict(plan.arguments)
     explicit = parse_signature(signature, kernel.parameters) if signature else {}
     arguments = {}
     for parameter in kernel.parameters:
@@ -276,7 +276,16 @@ def _planned(
             arguments[name] = specialise(parameter, pointer or value)
         elif parameter.has_default:
             arguments[name] = specialise(parameter, parameter.default)
-    arguments |= explicit
+    for name, stated in explicit.items():
+        parameter = next(p for p in kernel.parameters if p.name == name)
+        value = values.get(name, plan.constexprs.get(name))
+        if isinstance(value, tuple):
+            if not stated.type.startswith("*"):
+                raise UsageError(f"signature: '{name}' of {kernel.name} is a pointer")
+            values[name] = ("*", stated.type.lstrip("*").removeprefix("k"), value[2])
+            arguments[name] = stated
+        else:
+            arguments[name] = with_value(parameter, stated, value)
     check_complete(kernel.name, kernel.parameters, arguments)
     return _Request(arguments, options, values, tuple(plan.grid))
 

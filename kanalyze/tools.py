@@ -2,7 +2,8 @@
 
 ``ptxas``, ``cuobjdump`` and ``nvdisasm`` come with Triton's wheel (``triton/backends/nvidia/bin``),
 so no CUDA toolkit is needed; the wheel's are looked for first, then ``$CUDA_HOME``, then ``$PATH``.
-Triton's own variables (``TRITON_PTXAS_PATH``, …) come before all. Triton itself is not imported. Outcomes are kept in :mod:`kanalyze.cache`.
+Triton's own variables (``TRITON_PTXAS_PATH``, …) come before all. Triton itself is not imported.
+Outcomes are kept in :mod:`kanalyze.cache`.
 """
 
 from __future__ import annotations

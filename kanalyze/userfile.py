@@ -54,6 +54,8 @@ def _read(path: Path) -> bytes:
         raise InputError("this is a directory, expected a Python file", file=str(path))
     try:
         return path.read_bytes()
+    except ValueError as error:  # a null byte in the name
+        raise InputError(str(error), file=repr(str(path))) from None
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
         raise InputError(f"{reason}, expected a Python file", file=str(path)) from None
