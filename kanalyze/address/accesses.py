@@ -1,0 +1,108 @@
+"""Every memory instruction of a kernel with the value of its address and of its condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kanalyze.address.loops import Solved, solve
+from kanalyze.address.registers import Request, follow
+from kanalyze.address.value import Pool, Value, unknown_reasons
+from kanalyze.ptx import instructions as table
+from kanalyze.ptx import ir
+from kanalyze.ptx.cfg import Cfg
+
+NOT_ACCESSES = ("param",)
+"""Spaces that are left out: reading a parameter is no memory access of the kernel's author."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessValue:
+    """A memory instruction, its block, and values (without phi leaves).
+
+    ``shared`` is the address on the shared side of a copy. ``condition`` is None if the
+    instruction is always executed where it stands; for ``cp.async`` with a source size it also
+    says when anything is read.
+    """
+
+    instruction: ir.Instruction
+    row: table.MemoryAccess
+    block: int
+    address: Value
+    shared: Value | None
+    condition: Value | None
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the address is not fully known; empty if it is."""
+        return unknown_reasons(self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """What `find` returns: the accesses in source order, and the solved loops."""
+
+    accesses: tuple[AccessValue, ...]
+    solved: Solved
+
+
+def find(cfg: Cfg, variables: Mapping[str, ir.Variable]) -> Addresses:
+    """Evaluate the address and the condition of every memory instruction of a function.
+
+    Args:
+        cfg: the function's control-flow graph.
+        variables: variables in sight, by name.
+    """
+    pool = Pool()
+    rows: list[tuple[Request, table.MemoryAccess]] = []
+    for block in cfg.blocks:
+        for instruction in block.instructions:
+            row = table.memory_access(instruction)
+            if row is not None and row.space not in NOT_ACCESSES and row.address is not None:
+                rows.append((_request(instruction, row), row))
+    rows.sort(key=lambda pair: pair[0].instruction.pos)
+    registers = follow(cfg, pool, [request for request, _ in rows], variables)
+    solved = solve(registers)
+    accesses = []
+    for (request, row), answer in zip(rows, registers.answers, strict=True):
+        if answer.block < 0:
+            continue  # unreachable code
+        values = solved.resolve(answer.values, answer.block)
+        address = values[0]
+        shared = values[1] if row.shared_address is not None else None
+        condition = None
+        if answer.guard is not None:
+            (condition,) = solved.resolve([answer.guard], answer.block)
+        if row.size is not None and row.kind == "async_copy":
+            reads = nonzero(pool, values[-1])
+            condition = reads if condition is None else pool.make("and", 1, condition, reads)
+        if condition is not None and condition.unsigned == 1:
+            condition = None
+        accesses.append(
+            AccessValue(request.instruction, row, answer.block, address, shared, condition)
+        )
+    return Addresses(tuple(accesses), solved)
+
+
+def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> Request:
+    bits = 32 if row.space == "shared" and row.kind in ("load", "store", "atomic") else 64
+    assert row.address is not None
+    operands = [(row.address, bits)]
+    if row.shared_address is not None:
+        operands.append((row.shared_address, 32))
+    if row.size is not None and row.kind == "async_copy":
+        operands.append((row.size, 32))
+    return Request(instruction, tuple(operands))
+
+
+def nonzero(pool: Pool, value: Value) -> Value:
+    """The condition under which ``value`` is not 0: a chain of ``select`` becomes and/or."""
+    if value.op == "const":
+        return pool.const(1 if value.payload else 0, 1)
+    if value.op != "select":
+        return pool.make("ne", 1, value, pool.const(0, value.bits))
+    condition, yes, no = value.args
+    first = pool.make("and", 1, condition, nonzero(pool, yes))
+    otherwise = pool.make("xor", 1, condition, pool.const(1, 1))
+    second = pool.make("and", 1, otherwise, nonzero(pool, no))
+    return pool.make("or", 1, first, second)

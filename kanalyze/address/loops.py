@@ -1,0 +1,303 @@
+"""Loop-carried values as functions of the iteration number, and trip counts.
+
+Solved are arithmetic progressions (``p += 64``), values that one iteration hands to the next,
+and counters that run around a small cycle (the stage index of a pipelined loop: 0, 1, 2, 0, …).
+Everything else is unknown, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kanalyze.address.linear import Sum, combine, sum_of, value_of
+from kanalyze.address.registers import Registers, branch_sides
+from kanalyze.address.value import Value, in_order, leaves, unknown_reasons
+
+_LONGEST_CYCLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TripCount:
+    """How often the body of a loop runs, once it is entered.
+
+    ``count`` is a value (over parameters and indices; 0 where the formula gives a negative number
+    and the loop tests first), ``last`` the greatest iteration number that the header sees; both
+    None where they are not known, with the reason.
+    """
+
+    count: Value | None
+    last: Value | None
+    reason: str | None
+    tests_first: bool = False
+
+
+@dataclass
+class Solved:
+    """Loop-carried values solved: use `resolve` on any value of the function."""
+
+    registers: Registers
+    trips: dict[int, TripCount] = field(default_factory=dict)  # by header block
+    _layers: list[dict[Value, Value]] = field(default_factory=list)  # innermost loops first
+    _sums: dict[Value, Sum] = field(default_factory=dict)
+
+    def resolve(self, values: Iterable[Value], block: int) -> list[Value]:
+        """``values`` as seen in ``block``, without phi leaves.
+
+        A value that was computed in a loop and is used behind it is the one of the last
+        iteration.
+        """
+        pool = self.registers.pool
+        result = list(values)
+        for layer in self._layers:
+            result = pool.substitute_all(result, layer)
+        left = {leaf for value in result for leaf in leaves(value, "iter")}
+        outside: dict[Value, Value] = {}
+        for leaf in left:
+            loop = self.registers.loops[leaf.payload]
+            if block not in loop.body:
+                trip = self.trips.get(leaf.payload)
+                last = trip.last if trip is not None else None
+                outside[leaf] = (
+                    self.registers.pool.make(
+                        "trunc" if last.bits > leaf.bits else "zext", leaf.bits, last
+                    )
+                    if last is not None
+                    else pool.unknown(
+                        ("last", leaf.payload), "left over from a loop of unknown length", leaf.bits
+                    )
+                )
+        return pool.substitute_all(result, outside) if outside else result
+
+
+def solve(registers: Registers) -> Solved:
+    """Solve the loop-carried values and trip counts of a function, inner loops first."""
+    solved = Solved(registers)
+    for loop in sorted(registers.cfg.loops, key=lambda loop: -loop.depth):
+        _Loop(solved, loop.header).solve()
+    return solved
+
+
+class _Loop:
+    def __init__(self, solved: Solved, header: int):
+        self.solved = solved
+        self.pool = solved.registers.pool
+        self.header = header
+        self.loop = solved.registers.loops[header]
+        self.sums = solved._sums
+
+    def solve(self) -> None:
+        registers = self.solved.registers
+        open_phis = {
+            phi: (start, next_values)
+            for phi, (header, start, next_values) in registers.phis.items()
+            if header == self.header
+        }
+        layer: dict[Value, Value] = {}
+        following: dict[Value, Value] = {}
+        starts: dict[Value, Value] = {}
+        for phi, (start, next_values) in open_phis.items():
+            (starts[phi],) = self.solved.resolve([start], self.header)
+            resolved = [
+                self.solved.resolve([value], latch)[0]
+                for value, latch in zip(next_values, self.loop.latches, strict=True)
+            ]
+            if len(set(resolved)) == 1:
+                following[phi] = resolved[0]
+        progress = True
+        while progress:
+            progress = False
+            for phi in [p for p in following if p not in layer]:
+                (next_value,) = self.pool.substitute_all([following[phi]], layer)
+                following[phi] = next_value
+                solution = self._solution(phi, starts[phi], next_value)
+                if solution is not None:
+                    layer[phi] = solution
+                    progress = True
+        for phi in open_phis:
+            if phi not in layer:
+                layer[phi] = self._unsolved(phi, starts[phi], following.get(phi))
+        self.solved._layers.append(layer)
+        self.solved.trips[self.header] = self._trip_count()
+
+    def _unsolved(self, phi: Value, start: Value, next_value: Value | None) -> Value:
+        reasons = unknown_reasons(start) + (unknown_reasons(next_value) if next_value else [])
+        reason = reasons[0] if reasons else "carried around a loop in a way that is not followed"
+        return self.pool.unknown(("carried", phi.payload), reason, phi.bits)
+
+    # ------------------------------------------------------------ recurrences
+
+    def _iteration(self, bits: int) -> Value:
+        return self.pool.iteration(self.header, bits)
+
+    def _own_phis(self, value: Value) -> list[Value]:
+        return [p for p in leaves(value, "phi") if p.payload[0] == self.header]
+
+    def _varies(self, value: Value) -> bool:
+        """Whether ``value`` depends on this loop's iteration."""
+        return bool(self._own_phis(value)) or any(
+            leaf.payload == self.header for leaf in leaves(value, "iter")
+        )
+
+    def _solution(self, phi: Value, start: Value, next_value: Value) -> Value | None:
+        if next_value is phi or next_value is start:
+            return start
+        own = self._own_phis(next_value)
+        if not own:
+            return self._one_behind(phi, start, next_value)
+        if own != [phi]:
+            return None
+        total = sum_of(next_value, self.sums)
+        if total.coefficient(phi) == 1:
+            step = value_of(self.pool, total.without(phi))
+            if not self._varies(step):
+                grown = self.pool.make("mul", phi.bits, self._iteration(phi.bits), step)
+                return self.pool.make("add", phi.bits, start, grown)
+        return self._cycle(phi, start, next_value)
+
+    def _one_behind(self, phi: Value, start: Value, next_value: Value) -> Value:
+        """The phi is ``start`` first, then what the iteration before it computed."""
+        before = self._at(next_value, -1)
+        first = self._at_number(before, 0)
+        if sum_of(first, self.sums).equals(sum_of(start, self.sums)):
+            return before
+        at_first = self.pool.make("eq", 1, self._iteration(32), self.pool.const(0, 32))
+        return self.pool.make("select", phi.bits, at_first, start, before)
+
+    def _at(self, value: Value, shift: int) -> Value:
+        """``value`` with the iteration number shifted."""
+        by = {
+            leaf: self.pool.make("add", leaf.bits, leaf, self.pool.const(shift, leaf.bits))
+            for leaf in leaves(value, "iter")
+            if leaf.payload == self.header
+        }
+        return self.pool.substitute(value, by)
+
+    def _at_number(self, value: Value, number: int) -> Value:
+        by = {
+            leaf: self.pool.const(number, leaf.bits)
+            for leaf in leaves(value, "iter")
+            if leaf.payload == self.header
+        }
+        return self.pool.substitute(value, by)
+
+    def _cycle(self, phi: Value, start: Value, next_value: Value) -> Value | None:
+        """A counter that depends on nothing but itself and comes round: ``a + d·(i mod n)``."""
+        others = [n for n in in_order([next_value]) if not n.args and n.op not in ("const", "phi")]
+        if others or start.op != "const":
+            return None
+        sequence = [start]
+        for _ in range(_LONGEST_CYCLE + 1):
+            sequence.append(self.pool.substitute(next_value, {phi: sequence[-1]}))
+        for offset in (0, 1):
+            first = sequence[offset]
+            again = [i for i in range(offset + 1, len(sequence)) if sequence[i] is first]
+            if again:
+                length = again[0] - offset
+                round_values = [v.payload for v in sequence[offset : offset + length]]
+                return self._round(phi, start, round_values, offset)
+        return None
+
+    def _round(self, phi: Value, start: Value, values: list[int], offset: int) -> Value | None:
+        bits = phi.bits
+        step = (values[1] - values[0]) if len(values) > 1 else 0
+        if any(v - values[0] != step * i for i, v in enumerate(values)):
+            return None
+        number = self._iteration(bits)
+        behind = self.pool.make("sub", bits, number, self.pool.const(offset, bits))
+        turn = self.pool.make("remu", bits, behind, self.pool.const(len(values), bits))
+        value = self.pool.make(
+            "add", bits,
+            self.pool.make("mul", bits, turn, self.pool.const(step, bits)),
+            self.pool.const(values[0], bits),
+        )  # fmt: skip
+        if offset == 0:
+            return value
+        at_first = self.pool.make("eq", 1, number, self.pool.const(0, bits))
+        return self.pool.make("select", bits, at_first, start, value)
+
+    # ------------------------------------------------------------ trip counts
+
+    def _trip_count(self) -> TripCount:
+        cfg = self.solved.registers.cfg
+        exits = self.loop.exits
+        if not exits:
+            return TripCount(None, None, "the loop has no exit")
+        if len(exits) > 1:
+            return TripCount(None, None, "the loop has more than one exit")
+        block, successor = exits[0]
+        condition = self.solved.registers.conditions.get(block)
+        if condition is None:
+            return TripCount(None, None, "the loop is left by something other than a branch")
+        (condition,) = self.solved.resolve([condition], block)
+        if branch_sides(cfg, block)[0] == successor:  # keep the condition under which the loop goes on
+            condition = self.pool.make("xor", 1, condition, self.pool.const(1, 1))
+        reasons = unknown_reasons(condition)
+        if reasons:
+            return TripCount(None, None, f"its condition {reasons[0]}"
+                             if reasons[0].startswith("depends") else reasons[0])  # fmt: skip
+        tests_first = block == self.header and block not in self.loop.latches
+        if block != self.header and block not in self.loop.latches:
+            return TripCount(None, None, "the loop is left from its middle")
+        steps = self._steps_until_false(condition)
+        if steps is None:
+            return TripCount(None, None, "its condition is not a comparison with a counter")
+        last = value_of(self.pool, steps) if isinstance(steps, Sum) else steps
+        count = last
+        if not tests_first:
+            count = self._plus_one(last)
+        return TripCount(count, last, None, tests_first)
+
+    def _plus_one(self, last: Value) -> Value:
+        """``last + 1``; inside a rounded-up division, so that ``ceil((K-64)/64) + 1`` is K/64."""
+        one = self.pool.const(1, last.bits)
+        if last.op == "maxs" and last.args[1].unsigned == 0:
+            quotient = last.args[0]
+            divisor = quotient.args[1] if quotient.op == "divs" else None
+            if divisor is not None and divisor.unsigned is not None:
+                more = self._simplify(self.pool.make("add", last.bits, quotient.args[0], divisor))
+                inner = self.pool.make("divs", last.bits, more, divisor)
+                return self.pool.make("maxs", last.bits, inner, one)
+        return self.pool.make("add", last.bits, last, one)
+
+    def _simplify(self, value: Value) -> Value:
+        return value_of(self.pool, sum_of(value, self.sums))
+
+    def _steps_until_false(self, condition: Value) -> Value | None:
+        """The least iteration number at which ``condition`` no longer holds."""
+        negated = False
+        while condition.op == "xor" and condition.args[1].unsigned == 1:
+            negated = not negated
+            condition = condition.args[0]
+        if condition.op not in ("lts", "les", "ltu", "leu", "ne", "eq"):
+            return None
+        left, right = condition.args
+        op = condition.op
+        if negated:  # not (a < b)  is  b <= a
+            if op in ("eq", "ne"):
+                op = {"eq": "ne", "ne": "eq"}[op]
+            else:
+                left, right = right, left
+                op = {"lt": "le", "le": "lt"}[op[:2]] + op[2]
+        if op == "eq":
+            return None
+        bits = left.bits
+        number = self._iteration(bits)
+        sums = [sum_of(side, self.sums) for side in (left, right)]
+        gap = combine(bits, [(sums[1], 1), (sums[0], -1)])  # goes on while gap > 0 (>= 0, != 0)
+        step = -gap.coefficient(number)
+        rest = value_of(self.pool, gap.without(number))
+        if self._varies(rest) or step == 0:
+            return None
+        if op == "ne":
+            divisor = self.pool.const(abs(step), bits)
+            total = rest if step > 0 else self.pool.make("sub", bits, self.pool.const(0, bits), rest)
+            return self.pool.make("divs", bits, self._simplify(total), divisor)
+        if step < 0:
+            return None
+        slack = step - 1 if op.startswith("lt") else step
+        padded = self._simplify(
+            self.pool.make("add", bits, rest, self.pool.const(slack, bits))
+        )
+        quotient = self.pool.make("divs", bits, padded, self.pool.const(step, bits))
+        return self.pool.make("maxs", bits, quotient, self.pool.const(0, bits))

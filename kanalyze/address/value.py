@@ -1,0 +1,353 @@
+"""Exact values of integer registers, as a shared expression graph.
+
+A `Value` is what a register holds, as a function of the special registers, the kernel's parameters
+and the iteration numbers of loops, with PTX's own semantics: every node has a width, and arithmetic
+wraps at it. Values are interned by their `Pool`: equal expressions are the same object, so
+equality is identity. `Unknown` (op "unknown") is a value, too, with its reason.
+
+`evaluate` computes values for many lanes at once with numpy; `kanalyze.address.readable` prints
+them as a person would write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A node: an operation, its width in bits, its operands, and what only leaves carry.
+
+    Leaves: ``const`` (payload: the unsigned number), ``param`` (name, byte offset), ``special``
+    (``"tid.x"``), ``iter`` (index of a loop), ``phi`` (only while values are being found),
+    ``address`` (name of a variable), ``unknown`` (key, reason).
+    """
+
+    op: str
+    bits: int
+    args: tuple[Value, ...]
+    payload: Any
+    number: int  # order of creation: operands come before what uses them
+
+    @property
+    def constant(self) -> int | None:
+        """The number as a signed integer, if this is a constant."""
+        if self.op != "const":
+            return None
+        value: int = self.payload
+        return value - (1 << self.bits) if value >> (self.bits - 1) and self.bits > 1 else value
+
+    @property
+    def unsigned(self) -> int | None:
+        """The number as an unsigned integer, if this is a constant."""
+        return self.payload if self.op == "const" else None
+
+
+class Pool:
+    """Makes values: interns them, and folds constants and neutral elements."""
+
+    def __init__(self) -> None:
+        self._table: dict[tuple[Any, ...], Value] = {}
+
+    def _leaf(self, op: str, bits: int, payload: Any) -> Value:
+        return self._intern(op, bits, (), payload)
+
+    def _intern(self, op: str, bits: int, args: tuple[Value, ...], payload: Any) -> Value:
+        key = (op, bits, payload, *(a.number for a in args))
+        found = self._table.get(key)
+        if found is None:
+            found = self._table[key] = Value(op, bits, args, payload, len(self._table))
+        return found
+
+    # ------------------------------------------------------------ leaves
+
+    def const(self, number: int, bits: int) -> Value:
+        """The number, wrapped to ``bits``."""
+        return self._leaf("const", bits, number & ((1 << bits) - 1))
+
+    def param(self, name: str, offset: int, bits: int) -> Value:
+        """What lies ``offset`` bytes into parameter ``name``."""
+        return self._leaf("param", bits, (name, offset))
+
+    def special(self, name: str, bits: int = 32) -> Value:
+        """A special register, named without the ``%``: ``tid.x``."""
+        return self._leaf("special", bits, name)
+
+    def iteration(self, loop: int, bits: int) -> Value:
+        """The number of the iteration of loop ``loop``, from 0."""
+        return self._leaf("iter", bits, loop)
+
+    def phi(self, key: object, bits: int) -> Value:
+        """A loop-carried value that is not solved yet."""
+        return self._leaf("phi", bits, key)
+
+    def address(self, variable: str, bits: int) -> Value:
+        """The address of a variable."""
+        return self._leaf("address", bits, variable)
+
+    def unknown(self, key: object, reason: str, bits: int) -> Value:
+        """A value that cannot be known statically; ``key`` tells apart two of the same reason."""
+        return self._leaf("unknown", bits, (key, reason))
+
+    # ------------------------------------------------------------ operations
+
+    def make(self, op: str, bits: int, *args: Value) -> Value:
+        """The value of ``op`` on ``args``; ``bits`` is the width of the result."""
+        if all(a.op == "const" for a in args):
+            folded = evaluate_op(op, bits, args, [np.asarray([a.payload], np.uint64) for a in args])
+            return self.const(int(folded[0]), bits)
+        if op in _COMMUTATIVE and args[0].op == "const":
+            args = (args[1], args[0])
+        simple = self._neutral(op, bits, args)
+        return simple if simple is not None else self._intern(op, bits, args, None)
+
+    def _neutral(self, op: str, bits: int, args: tuple[Value, ...]) -> Value | None:
+        """The value where an operand makes the operation trivial, else None."""
+        if op == "select":
+            if args[1] is args[2]:
+                return args[1]
+            if args[0].op == "const":
+                return args[1] if args[0].payload else args[2]
+            return None
+        if op in ("zext", "sext", "trunc"):
+            (arg,) = args
+            if arg.bits == bits:
+                return arg
+            if op == "trunc" and arg.op in ("zext", "sext", "trunc"):
+                inner = arg.args[0]
+                if inner.bits == bits:
+                    return inner
+                if inner.bits > bits:
+                    return self.make("trunc", bits, inner)
+            return None
+        if len(args) != 2:
+            return None
+        left, right = args
+        number = right.unsigned
+        if left is right:
+            if op in ("sub", "xor"):
+                return self.const(0, bits)
+            if op in ("and", "or", "minu", "mins", "maxu", "maxs"):
+                return left
+        if number == 0:
+            if op in ("add", "sub", "or", "xor", "shl", "shru", "shrs"):
+                return left
+            if op in ("and", "mul"):
+                return right
+        elif number == 1 and op in ("mul", "divu", "divs"):
+            return left
+        elif number == (1 << bits) - 1 and op == "and":
+            return left
+        if op == "add" and number is not None and left.op == "add" and left.args[1].op == "const":
+            total = self.const(left.args[1].payload + number, bits)
+            return self.make("add", bits, left.args[0], total)
+        return None
+
+    def substitute(self, value: Value, by: Mapping[Value, Value]) -> Value:
+        """``value`` with nodes replaced; iterative, so depth does not matter."""
+        return self.substitute_all([value], by)[0]
+
+    def substitute_all(self, values: Iterable[Value], by: Mapping[Value, Value]) -> list[Value]:
+        """Each of ``values`` with nodes replaced, shared parts rebuilt once."""
+        roots = list(values)
+        done: dict[Value, Value] = dict(by)
+        for node in in_order(roots, stop=done):
+            new = [done[a] for a in node.args]
+            if all(a is b for a, b in zip(new, node.args, strict=True)):
+                done[node] = node
+            else:
+                done[node] = self.make(node.op, node.bits, *new)
+        return [done[root] for root in roots]
+
+
+_COMMUTATIVE = frozenset(
+    ["add", "mul", "and", "or", "xor", "eq", "ne", "minu", "mins", "maxu", "maxs"]
+)
+
+
+def in_order(roots: Iterable[Value], stop: Mapping[Value, object] | None = None) -> list[Value]:
+    """All nodes below ``roots``, operands first; nodes in ``stop`` are left out."""
+    seen: set[Value] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen or (stop is not None and node in stop):
+            continue
+        seen.add(node)
+        stack.extend(node.args)
+    return sorted(seen, key=lambda node: node.number)
+
+
+def leaves(value: Value, op: str) -> list[Value]:
+    """The leaves of kind ``op`` below ``value``, in order of creation."""
+    return [node for node in in_order([value]) if node.op == op]
+
+
+def unknown_reasons(value: Value) -> list[str]:
+    """Why ``value`` is not known: the distinct reasons of its unknown leaves; empty if it is."""
+    return list(dict.fromkeys(leaf.payload[1] for leaf in leaves(value, "unknown")))
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def _mask(bits: int) -> np.uint64:
+    return np.uint64((1 << bits) - 1)
+
+
+def _signed(x: Array, bits: int) -> npt.NDArray[np.int64]:
+    """The lanes of ``x`` (``bits`` wide, unsigned) as signed numbers."""
+    shift = np.int64(64 - bits)
+    result: npt.NDArray[np.int64] = (x.astype(np.int64) << shift) >> shift
+    return result
+
+
+def _shift_left(x: Array, y: Array, bits: int) -> Array:
+    amount = np.minimum(y, np.uint64(63))
+    return np.where(y >= bits, np.uint64(0), x << amount)
+
+
+def _shift_right(x: Array, y: Array, bits: int) -> Array:
+    amount = np.minimum(y, np.uint64(63))
+    return np.where(y >= bits, np.uint64(0), x >> amount)
+
+
+def _shift_right_signed(x: Array, y: Array, bits: int) -> Array:
+    amount = np.minimum(y, np.uint64(bits - 1)).astype(np.int64)
+    return (_signed(x, bits) >> amount).astype(np.uint64)
+
+
+def _divide(x: Array, y: Array) -> Array:
+    """Unsigned division; by zero: all ones, as the hardware's 32-bit division gives."""
+    safe = np.where(y == 0, np.uint64(1), y)
+    return np.where(y == 0, _mask(64), x // safe)
+
+
+def _remainder(x: Array, y: Array) -> Array:
+    safe = np.where(y == 0, np.uint64(1), y)
+    return np.where(y == 0, x, x % safe)
+
+
+def _divide_signed(x: Array, y: Array, bits: int) -> tuple[Array, Array]:
+    """Quotient and remainder, rounded toward zero."""
+    a, b = _signed(x, bits), _signed(y, bits)
+    q = _divide(np.abs(a).astype(np.uint64), np.abs(b).astype(np.uint64))
+    quotient = np.where((a < 0) != (b < 0), (~q) + np.uint64(1), q)
+    return quotient, x - quotient * y
+
+
+def _multiply_high(x: Array, y: Array, bits: int, signed: bool) -> Array:
+    if bits <= 32:
+        if signed:
+            return ((_signed(x, bits) * _signed(y, bits)) >> np.int64(bits)).astype(np.uint64)
+        return (x * y) >> np.uint64(bits)
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
+    middle = x1 * y0 + ((x0 * y0) >> half)
+    cross = x0 * y1 + (middle & low)
+    high = x1 * y1 + (middle >> half) + (cross >> half)
+    if signed:
+        high = high - np.where(_signed(x, 64) < 0, y, np.uint64(0))
+        high = high - np.where(_signed(y, 64) < 0, x, np.uint64(0))
+    return high
+
+
+
+# op -> function of (operands, width of the operands); results are masked by the caller.
+_OPERATIONS: dict[str, Callable[[list[Array], int], Any]] = {
+    "add": lambda a, w: a[0] + a[1],
+    "sub": lambda a, w: a[0] - a[1],
+    "mul": lambda a, w: a[0] * a[1],
+    "mulhu": lambda a, w: _multiply_high(a[0], a[1], w, signed=False),
+    "mulhs": lambda a, w: _multiply_high(a[0], a[1], w, signed=True),
+    "and": lambda a, w: a[0] & a[1],
+    "or": lambda a, w: a[0] | a[1],
+    "xor": lambda a, w: a[0] ^ a[1],
+    "shl": lambda a, w: _shift_left(a[0], a[1], w),
+    "shru": lambda a, w: _shift_right(a[0], a[1], w),
+    "shrs": lambda a, w: _shift_right_signed(a[0], a[1], w),
+    "divu": lambda a, w: _divide(a[0], a[1]),
+    "remu": lambda a, w: _remainder(a[0], a[1]),
+    "divs": lambda a, w: _divide_signed(a[0], a[1], w)[0],
+    "rems": lambda a, w: _divide_signed(a[0], a[1], w)[1],
+    "minu": lambda a, w: np.minimum(a[0], a[1]),
+    "maxu": lambda a, w: np.maximum(a[0], a[1]),
+    "mins": lambda a, w: np.where(_signed(a[0], w) <= _signed(a[1], w), a[0], a[1]),
+    "maxs": lambda a, w: np.where(_signed(a[0], w) >= _signed(a[1], w), a[0], a[1]),
+    "eq": lambda a, w: a[0] == a[1],
+    "ne": lambda a, w: a[0] != a[1],
+    "ltu": lambda a, w: a[0] < a[1],
+    "leu": lambda a, w: a[0] <= a[1],
+    "lts": lambda a, w: _signed(a[0], w) < _signed(a[1], w),
+    "les": lambda a, w: _signed(a[0], w) <= _signed(a[1], w),
+    "zext": lambda a, w: a[0],
+    "trunc": lambda a, w: a[0],
+    "sext": lambda a, w: _signed(a[0], w).astype(np.uint64),
+    "select": lambda a, w: np.where(a[0] != 0, a[1], a[2]),
+    "popc": lambda a, w: sum((a[0] >> np.uint64(i)) & np.uint64(1) for i in range(w)),
+}
+
+OPERATIONS = frozenset(_OPERATIONS)
+
+
+def evaluate_op(op: str, bits: int, args: tuple[Value, ...], operands: list[Array]) -> Array:
+    """One operation on arrays of unsigned lanes; the result is masked to ``bits``."""
+    width = args[0].bits
+    result = np.asarray(_OPERATIONS[op](operands, width)).astype(np.uint64)
+    return result & _mask(bits)
+
+
+def evaluate(
+    values: Iterable[Value],
+    specials: Mapping[str, Any],
+    params: Mapping[tuple[str, int], int],
+    iterations: Mapping[int, Any] | None = None,
+    addresses: Mapping[str, int] | None = None,
+) -> list[Array]:
+    """The numbers that ``values`` take, as unsigned 64-bit arrays.
+
+    Args:
+        values: what to compute.
+        specials: numbers or arrays of one shape for special registers (``{"tid.x": lanes}``).
+        params: parameter name and byte offset to number.
+        iterations: loop index to iteration number (or an array of them).
+        addresses: variable name to address.
+
+    Raises:
+        KeyError: a leaf below a value is not given (also: it is unknown).
+    """
+    roots = list(values)
+    done: dict[Value, Array] = {}
+    for node in in_order(roots):
+        if node.args:
+            done[node] = evaluate_op(node.op, node.bits, node.args, [done[a] for a in node.args])
+            continue
+        given: Any
+        match node.op:
+            case "const":
+                given = node.payload
+            case "special":
+                given = specials[node.payload]
+            case "param":
+                given = params[node.payload]
+            case "iter":
+                given = (iterations or {})[node.payload]
+            case "address":
+                given = (addresses or {})[node.payload]
+            case _:
+                raise KeyError(node.payload)
+        lanes = np.atleast_1d(given)
+        if lanes.dtype != np.uint64:
+            lanes = np.asarray([int(x) & (2**64 - 1) for x in lanes.ravel()], np.uint64).reshape(
+                lanes.shape
+            )
+        done[node] = np.asarray(lanes & _mask(node.bits), np.uint64)
+    return [done[root] for root in roots]

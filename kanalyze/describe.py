@@ -1,0 +1,409 @@
+"""One kernel of a module, described: the `Kernel` document from its function.
+
+Every step is a function of what comes before it; nothing depends on the kernel's name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kanalyze.address import accesses as addresses
+from kanalyze.address.loops import TripCount
+from kanalyze.address.readable import Reader
+from kanalyze.address.value import Value, leaves, unknown_reasons
+from kanalyze.listing import listing
+from kanalyze.models import counts, lanes, roles, stages
+from kanalyze.models.coarsening import Moved, coarsening
+from kanalyze.ptx import instructions as table
+from kanalyze.ptx import ir
+from kanalyze.ptx.cfg import Cfg, build
+from kanalyze.ptx.lines import source_of
+from kanalyze.report import document as doc
+from kanalyze.source import SourceFile
+
+_ELEMENT_BYTES = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What is known of a parameter beyond the PTX: the author's name and type, facts, its value."""
+
+    name: str
+    type: str | None = None
+    facts: tuple[str, ...] = ()
+    value: int | None = None
+
+    @property
+    def element_bytes(self) -> int | None:
+        """Size of what a pointer points to: 4 for ``*fp32``; None for values."""
+        if self.type is None or not self.type.startswith("*"):
+            return None
+        digits = "".join(c for c in self.type.split("e", 1)[0] if c.isdigit())
+        return _ELEMENT_BYTES.get(digits)
+
+    @property
+    def divisor(self) -> int:
+        """The greatest power of two known to divide the value."""
+        return max((int(f.rsplit(" ", 1)[1]) for f in self.facts if f.startswith("divisible")), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the assembler reports, and how it is known; ``reason`` where it is not."""
+
+    registers: int | None = None
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
+    stack_bytes: int | None = None
+    shared_bytes: int | None = None
+    tool: str | None = None
+    reason: str | None = None
+
+
+@dataclass
+class Description:
+    """A kernel's document with the fields that are not known and why."""
+
+    kernel: doc.Kernel
+    unknown: list[doc.Unknown] = field(default_factory=list)
+
+
+@dataclass
+class Sources:
+    """Source files by path, read once."""
+
+    files: dict[str, SourceFile] = field(default_factory=dict)
+
+    def get(self, path: str) -> SourceFile:
+        """The file that a ``.file`` directive names."""
+        if path not in self.files:
+            self.files[path] = SourceFile.read(Path(path))
+        return self.files[path]
+
+
+def describe(
+    module: ir.Module,
+    function: ir.Function,
+    file: str,
+    arguments: Mapping[str, Argument],
+    resources: Resources,
+    notes: tuple[str, ...],
+    sources: Sources,
+    with_listing: bool,
+) -> Description:
+    """Describe one kernel.
+
+    Args:
+        module: the module it stands in.
+        function: an entry of it, with a body.
+        file: the input, as the report names it.
+        arguments: PTX parameter name to what else is known of it.
+        resources: what the assembler says.
+        notes: remarks to pass on.
+        sources: cache of source files.
+        with_listing: whether to make the annotated listing, too.
+    """
+    return _Describer(module, function, file, arguments, resources, notes, sources).run(with_listing)
+
+
+class _Describer:
+    def __init__(
+        self,
+        module: ir.Module,
+        function: ir.Function,
+        file: str,
+        arguments: Mapping[str, Argument],
+        resources: Resources,
+        notes: tuple[str, ...],
+        sources: Sources,
+    ):
+        self.module = module
+        self.function = function
+        self.file = file
+        self.arguments = arguments
+        self.resources = resources
+        self.notes = notes
+        self.sources = sources
+        self.unknown: list[doc.Unknown] = []
+        self.cfg: Cfg = build(function)
+        self.variables = {v.name: v for v in module.variables}
+        self.variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}
+        self.found = addresses.find(self.cfg, self.variables)
+        self.threads = self._block_extents()
+        self.reader = Reader(
+            names={name: a.name for name, a in arguments.items()},
+            divisible={name: a.divisor for name, a in arguments.items()},
+            loops=self._counters(),
+        )
+        self.values = {name: a.value for name, a in arguments.items() if a.value is not None}
+        self.pointers = self._pointers()
+
+    # ------------------------------------------------------------ small facts
+
+    def _say_unknown(self, name: str, reason: str) -> None:
+        self.unknown.append(doc.Unknown(f"{self.function.name}.{name}", reason))
+
+    def _block_extents(self) -> tuple[int, int, int] | None:
+        given = self.function.directives.get("reqntid")
+        if not given:
+            return None
+        x, y, z = (*given, 1, 1)[:3]
+        return x, y, z
+
+    def _counters(self) -> dict[int, str]:
+        loops = sorted(self.cfg.loops, key=lambda loop: loop.header)
+        return {loop.header: "i" if len(loops) == 1 else f"i{n}" for n, loop in enumerate(loops)}
+
+    def _pointers(self) -> dict[str, int | None]:
+        """Names, as shown, of what an address can start from, with the size of an element."""
+        result: dict[str, int | None] = {}
+        for parameter in self.function.parameters:
+            argument = self.arguments.get(parameter.name)
+            shown = argument.name if argument is not None else parameter.name
+            if argument is not None and argument.type is not None:
+                if argument.type.startswith("*"):
+                    result[shown] = argument.element_bytes
+            elif parameter.pointer is not None or parameter.element_bytes == 8:
+                result[shown] = None
+        return result | {name: None for name in self.variables}
+
+    # ------------------------------------------------------------ the document
+
+    def run(self, with_listing: bool) -> Description:
+        """Make the document."""
+        instructions = list(self.function.instructions)
+        rows = [(i, row) for i in instructions if (row := table.memory_access(i)) is not None]
+        accesses = self._accesses()
+        loops = self._loops()
+        per_warp = Counter(table.tensor_core(i) for i in instructions)
+        analysed = doc.Analysed(sum(a.address is not None for a in accesses), len(accesses))
+        if self.resources.reason is not None:
+            for name in ("registers_per_thread", "spill_store_bytes", "spill_load_bytes",
+                         "stack_bytes", "shared_bytes"):  # fmt: skip
+                self._say_unknown(name, self.resources.reason)
+        kernel = doc.Kernel(
+            file=self.file,
+            name=self.function.name,
+            target=self.module.target[0] if self.module.target else None,
+            ptx_version=self.module.version,
+            params=self._params(),
+            reqntid=self.threads,
+            maxntid=self._triple("maxntid"),
+            minnctapersm=(self.function.directives.get("minnctapersm") or (None,))[0],
+            instructions=len(instructions),
+            opcodes=counts.opcodes(instructions),
+            memory=counts.memory(rows),
+            thread_coarsening=self._coarsening(accesses),
+            accesses=tuple(accesses),
+            analysed=analysed,
+            special_registers=counts.special_registers(instructions),
+            roles=self._roles(accesses),
+            blocks=len(self.cfg.blocks),
+            loops=tuple(loops),
+            registers_per_thread=self.resources.registers,
+            spill_store_bytes=self.resources.spill_store_bytes,
+            spill_load_bytes=self.resources.spill_load_bytes,
+            stack_bytes=self.resources.stack_bytes,
+            shared_bytes=self.resources.shared_bytes,
+            resources_from=self.resources.tool,
+            tensor_core=doc.TensorCore(per_warp["mma"], per_warp["wgmma"], per_warp["tcgen05"]),
+            findings=(),
+            notes=self.notes,
+            listing=(),
+        )
+        if with_listing:
+            names = {p: a.name for p, a in self.arguments.items()}
+            lines = listing(self.module, self.cfg, kernel, names, self.sources.get)
+            kernel = replace(kernel, listing=lines)
+        return Description(kernel, self.unknown)
+
+    def _triple(self, name: str) -> tuple[int, ...] | None:
+        given = self.function.directives.get(name)
+        return tuple((*given, 1, 1)[:3]) if given else None
+
+    def _params(self) -> tuple[doc.Param, ...]:
+        params = []
+        for parameter in self.function.parameters:
+            argument = self.arguments.get(parameter.name)
+            params.append(
+                doc.Param(
+                    name=parameter.name,
+                    type=parameter.type,
+                    pointer=parameter.pointer,
+                    align=parameter.pointer_align or parameter.align,
+                    source_name=argument.name if argument else None,
+                    source_type=argument.type if argument else None,
+                    facts=argument.facts if argument else (),
+                )
+            )
+        return tuple(params)
+
+    def _source(self, loc: ir.Loc | None) -> doc.Source | None:
+        line = source_of(loc, self.module)
+        if line is None:
+            return None
+        return doc.Source(self.sources.get(line.file).shown, line.line, line.column)
+
+    # ------------------------------------------------------------ accesses
+
+    def _accesses(self) -> list[doc.Access]:
+        copies = [
+            stages.Copy(a.block, self._origin(a)) if a.row.kind in ("async_copy", "bulk_load")
+            else stages.Copy(a.block, None)
+            for a in self.found.accesses
+        ]  # fmt: skip
+        staged = stages.stages(self.cfg, copies)
+        result = []
+        for index, (access, stage) in enumerate(zip(self.found.accesses, staged, strict=True)):
+            result.append(self._access(index, access, stage[0] if stage else None))
+        return result
+
+    def _origin(self, access: addresses.AccessValue) -> tuple[object, ...] | None:
+        loc = access.instruction.loc
+        return None if loc is None else (loc.file, loc.line, loc.column, self._base(access.address))
+
+    def _base(self, address: Value) -> str | None:
+        """The pointer parameter or variable that an address starts from."""
+        terms = self.reader.polynomial(address).terms
+        bases = [m[0] for m, c in terms.items() if len(m) == 1 and c == 1 and m[0] in self.pointers]
+        return bases[0] if len(bases) == 1 else None
+
+    def _access(self, index: int, access: addresses.AccessValue, stage: str | None) -> doc.Access:
+        row, instruction = access.row, access.instruction
+        reasons = access.reasons
+        text = None if reasons else self.reader.address(access.address, self.pointers)
+        if reasons:
+            self._say_unknown(f"accesses[{index}].address", reasons[0])
+        condition = self.reader.condition(access.condition) if access.condition is not None else None
+        pattern = self._pattern(access)
+        block = self.cfg.blocks[access.block]
+        guard = instruction.guard
+        source = source_of(instruction.loc, self.module)
+        mask = None
+        if source is not None and condition is not None:
+            mask = self.sources.get(source.file).mask_of(source.line, source.column)
+        return doc.Access(
+            line=instruction.pos.line,
+            opcode=instruction.opcode,
+            space=row.space,
+            kind=row.kind,
+            bytes_per_thread=row.bytes_per_thread,
+            vector=row.vector,
+            element_bits=row.element_bits,
+            guard=None if guard is None else f"{'!' if guard.negated else ''}{guard.name}",
+            address=text,
+            reason=reasons[0] if reasons else None,
+            pointer=self._base(access.address),
+            condition=condition,
+            condition_source=mask,
+            bytes_per_warp=pattern.bytes_per_warp if pattern else None,
+            pattern=pattern.words if pattern else None,
+            hints=row.hints,
+            block=block.name,
+            loop_depth=self.cfg.loop_depth[access.block],
+            stage=stage,
+            source=self._source(instruction.loc),
+        )
+
+    def _pattern(self, access: addresses.AccessValue) -> lanes.WarpPattern | None:
+        size = access.row.bytes_per_thread
+        if self.threads is None or size is None or access.row.kind in ("bulk_load", "bulk_store"):
+            return None
+        offsets = lanes.lane_offsets(access.address, self.threads, self.values)
+        return lanes.warp_pattern(offsets, size) if offsets is not None else None
+
+    # ------------------------------------------------------------ what it adds up to
+
+    def _element_bytes(self) -> dict[str, tuple[int, str]]:
+        known = {a.name: (size, f"{a.name}: {a.type}") for a in self.arguments.values()
+                 if (size := a.element_bytes) is not None}  # fmt: skip
+        for access in self.found.accesses:
+            base = self._base(access.address)
+            if base is None or base in known or access.reasons:
+                continue
+            rest = [c for m, c in self.reader.polynomial(access.address).terms.items() if m != (base,)]
+            size = self.reader.element_size(access.address, math.gcd(*rest) if rest else 0)
+            if rest and size > 1:
+                known[base] = (size, "by which the PTX scales its index")
+        return known
+
+    def _coarsening(self, accesses: list[doc.Access]) -> doc.Coarsening:
+        moved = []
+        for value, access in zip(self.found.accesses, accesses, strict=True):
+            by_thread = any(leaf.payload.startswith(("tid", "laneid", "warpid"))
+                            for leaf in leaves(value.address, "special"))  # fmt: skip
+            if (
+                access.space in ("global", "generic")
+                and access.kind in ("store", "load", "async_copy")
+                and access.pointer is not None
+                and access.bytes_per_thread is not None
+                and access.stage != "prologue"
+                and by_thread
+            ):
+                moved.append(
+                    Moved(access.pointer, access.opcode, access.bytes_per_thread,
+                          access.kind == "store", access.loop_depth)
+                )  # fmt: skip
+        threads = None if self.threads is None else math.prod(self.threads)
+        result = coarsening(moved, self._element_bytes(), threads)
+        for name in ("elements_per_thread", "element_bytes", "threads_per_block"):
+            if getattr(result, name) is None:
+                reason = result.basis if name != "threads_per_block" else "no .reqntid in the PTX"
+                self._say_unknown(f"thread_coarsening.{name}", reason)
+        return result
+
+    def _roles(self, accesses: list[doc.Access]) -> tuple[doc.Role, ...]:
+        used = counts.special_registers(self.function.instructions)
+        known = []
+        for value, access in zip(self.found.accesses, accesses, strict=True):
+            if access.space in ("global", "generic") and access.address and access.pointer:
+                known.append(
+                    roles.Known(
+                        access.pointer,
+                        self.reader.polynomial(value.address).terms,
+                        self.pointers.get(access.pointer),
+                        access.pattern,
+                        access.bytes_per_thread,
+                    )
+                )
+        return tuple(
+            doc.Role(name[1:], text)
+            for name in used
+            if (text := roles.role(name[1:], known)) is not None
+        )
+
+    def _loops(self) -> list[doc.Loop]:
+        result = []
+        for loop in sorted(self.cfg.loops, key=lambda loop: loop.header):
+            trip = self.found.solved.trips[loop.header]
+            text = self._trip(trip)
+            header = self.cfg.blocks[loop.header]
+            if text is None:
+                self._say_unknown(f"loops[{len(result)}].trip_count", trip.reason or "")
+            lines = [i.pos.line for b in loop.body for i in self.cfg.blocks[b].instructions]
+            branches = [self.cfg.blocks[latch].instructions[-1] for latch in loop.latches
+                        if self.cfg.blocks[latch].instructions]  # fmt: skip
+            result.append(
+                doc.Loop(
+                    header=header.name,
+                    depth=loop.depth,
+                    trip_count=text,
+                    counter=self.reader.loops[loop.header],
+                    line=min(lines, default=0),
+                    last_line=max(lines, default=0),
+                    source=self._source(branches[-1].loc) if branches else None,
+                )
+            )
+        return result
+
+    def _trip(self, trip: TripCount) -> str | None:
+        if trip.count is None or unknown_reasons(trip.count):
+            return None
+        count = trip.count
+        while count.op in ("maxs", "maxu") and count.args[1].op == "const":
+            count = count.args[0]  # the bound by 0 or 1 is what "once it is entered" means
+        return self.reader.text(count)

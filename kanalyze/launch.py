@@ -1,0 +1,90 @@
+"""One launch of a kernel: grid, block and arguments, as far as they are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kanalyze.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchParam:
+    """An argument: ``value`` is the number of a scalar or the address of a pointer (None: unknown).
+
+    ``bytes`` is the size of what a pointer points to.
+    """
+
+    name: str
+    type: str
+    value: int | None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Grid and block (x, y, z), dynamic plus static shared bytes, and arguments in PTX order."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    params: tuple[LaunchParam, ...]
+    shared_bytes: int | None = None
+    device: str | None = None
+    ptx: Path | None = None
+
+    @staticmethod
+    def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
+        """Read a record as ``kanalyze bench`` writes it (a JSON file, or the object itself).
+
+        A ``.ptx`` of the same stem beside the file becomes ``ptx``.
+
+        Raises:
+            InputError: it cannot be read, or a key is missing or malformed.
+        """
+        if isinstance(record, Mapping):
+            return _launch(record, "<record>", None)
+        path = Path(record)
+        try:
+            data = json.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise InputError(error.strerror or str(error), file=str(path)) from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"not a launch record: {error}", file=str(path)) from None
+        if not isinstance(data, dict):
+            raise InputError("not a launch record: expected a JSON object", file=str(path))
+        beside = path.with_suffix(".ptx")
+        return _launch(data, str(path), beside if beside.is_file() else None)
+
+
+def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
+    try:
+        return Launch(
+            kernel=str(data["kernel"]),
+            grid=_triple(data["grid"]),
+            block=_triple(data["block"]),
+            params=tuple(_param(p) for p in data["params"]),
+            shared_bytes=data.get("shared_bytes"),
+            device=data.get("device"),
+            ptx=ptx,
+        )
+    except KeyError as error:
+        raise InputError(f"the launch record has no key {error}", file=file) from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the launch record is malformed: {error}", file=file) from None
+
+
+def _triple(numbers: Any) -> tuple[int, int, int]:
+    x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
+    return x, y, z
+
+
+def _param(data: Mapping[str, Any]) -> LaunchParam:
+    value = data.get("value", data.get("address"))
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return LaunchParam(
+        str(data["name"]), str(data["type"]), value if whole else None, data.get("bytes")
+    )

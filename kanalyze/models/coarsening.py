@@ -1,0 +1,75 @@
+"""Thread coarsening: how many elements one thread handles.
+
+What: elements of the output that a thread stores per pass over its tile; where not every thread
+stores (a reduction), elements of the input that a thread loads per pass.
+Formula: Σ bytes per thread of the stores (loads) of one pointer, over the bytes of an element; the
+pointer with the most bytes counts; copies in front of a pipelined loop are not counted again.
+Source: the term as in lecture notes on thread coarsening; the element's size is that of the
+kernel's signature, else the factor by which the PTX scales an index to bytes.
+Limits: instructions are taken to be executed once a pass; a bulk copy is not any thread's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Coarsening:
+    """How many elements one thread handles; None where it is not known, ``basis`` says why."""
+
+    elements_per_thread: int | None
+    element_bytes: int | None
+    threads_per_block: int | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one load or store moves between a thread and the memory behind a pointer, in bytes."""
+
+    pointer: str
+    opcode: str
+    bytes: int
+    stored: bool
+    loop_depth: int
+
+
+def coarsening(
+    moved: Sequence[Moved], element_bytes: Mapping[str, tuple[int, str]], threads: int | None
+) -> Coarsening:
+    """Elements per thread of a kernel.
+
+    Args:
+        moved: the global loads and stores whose address differs between threads, without the
+            prologue of pipelined loops.
+        element_bytes: pointer to the size of its elements and where that is known from.
+        threads: threads per block, None where the PTX does not say.
+    """
+    for stored in (True, False):
+        total: dict[str, int] = defaultdict(int)
+        for move in moved:
+            if move.stored is stored:
+                total[move.pointer] += move.bytes
+        if total:
+            break
+    else:
+        return Coarsening(None, None, threads, "no load or store whose address differs by thread")
+    pointer = max(total, key=lambda name: total[name])
+    group = [m for m in moved if m.pointer == pointer and m.stored is stored]
+    depth = max(m.loop_depth for m in group)
+    pass_bytes = 0
+    counts: dict[str, int] = defaultdict(int)
+    for move in group:
+        if move.loop_depth == depth:
+            pass_bytes += move.bytes
+            counts[move.opcode] += 1
+    listed = ", ".join(f"{count} x {opcode}" for opcode, count in counts.items())
+    where = " in each iteration of its loop" if depth else ""
+    way = f"{'to' if stored else 'from'} {pointer}: {listed}{where}, {pass_bytes} B"
+    size, known_from = element_bytes.get(pointer, (None, "element type not known"))
+    if size is None or pass_bytes % size:
+        return Coarsening(None, size, threads, f"{way}, {known_from}")
+    return Coarsening(pass_bytes // size, size, threads, f"{way} of {size}-B elements ({known_from})")

@@ -1,0 +1,102 @@
+"""Where the 32 lanes of a warp point.
+
+What: the bytes that one warp touches with one instruction, and how they lie.
+Formula: the address is evaluated for the lanes of the block's first warp, in block 0 and the first
+iteration of every loop, with all lanes taking part; the distinct bytes are counted.
+Source: PTX ISA, "Special Registers" (lanes of a warp are consecutive in ``tid.x``, then ``tid.y``).
+Limits: arguments that are not known are tried with several values; if the pattern changes with
+them it is unknown. Requests and sectors of a whole launch are another model's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanalyze.address.value import Value, evaluate, leaves
+
+WARP = 32
+_TRIALS = (4096, 12288, 81920)  # values for arguments that are not known, multiples of 4096
+
+
+@dataclass(frozen=True, slots=True)
+class WarpPattern:
+    """Distinct bytes that a warp touches, their lie in words, and lane 0's to 31's byte offsets."""
+
+    bytes_per_warp: int
+    words: str
+    offsets: tuple[int, ...]
+
+
+def lane_offsets(
+    address: Value,
+    threads: tuple[int, int, int],
+    arguments: Mapping[str, int],
+) -> tuple[int, ...] | None:
+    """Each lane's address less lane 0's; None where it depends on what is not known.
+
+    Args:
+        address: the address, without phi leaves.
+        threads: extents of the block.
+        arguments: parameter name (as in the PTX) to its number, as far as known.
+    """
+    lanes = np.arange(min(WARP, threads[0] * threads[1] * threads[2]))
+    specials: dict[str, object] = {
+        "tid.x": lanes % threads[0],
+        "tid.y": lanes // threads[0] % threads[1],
+        "tid.z": lanes // (threads[0] * threads[1]),
+        "laneid": lanes,
+    }
+    for axis, extent in zip("xyz", threads, strict=True):
+        specials[f"ntid.{axis}"] = extent
+    seen: set[tuple[int, ...]] = set()
+    needed = leaves(address, "param")
+    for trial in _TRIALS:
+        for leaf in leaves(address, "special"):
+            specials.setdefault(leaf.payload, 0)
+        given = {
+            leaf.payload: arguments.get(leaf.payload[0], trial * (index + 1))
+            if leaf.payload[1] == 0
+            else trial * (index + 1)
+            for index, leaf in enumerate(needed)
+        }
+        iterations = {leaf.payload: 0 for leaf in leaves(address, "iter")}
+        variables = {leaf.payload: 0 for leaf in leaves(address, "address")}
+        try:
+            (numbers,) = evaluate([address], specials, given, iterations, variables)
+        except KeyError:
+            return None
+        numbers = np.broadcast_to(numbers, lanes.shape)
+        signed = (numbers - numbers[0]).astype(np.int64)
+        if address.bits == 32:
+            signed = (signed << 32) >> 32
+        seen.add(tuple(int(x) for x in signed))
+    return seen.pop() if len(seen) == 1 else None
+
+
+def warp_pattern(offsets: tuple[int, ...], size: int) -> WarpPattern:
+    """Describe lanes that access ``size`` bytes each at the given byte offsets."""
+    touched = sorted({o + b for o in offsets for b in range(size)})
+    runs: list[list[int]] = []
+    for byte in touched:
+        if runs and byte == runs[-1][1] + 1:
+            runs[-1][1] = byte
+        else:
+            runs.append([byte, byte])
+    lengths = {last - first + 1 for first, last in runs}
+    gaps = {b[0] - a[0] for a, b in zip(runs, runs[1:], strict=False)}
+    if len(runs) == 1:
+        words = "contiguous" if len(set(offsets)) > 1 else "all lanes at one address"
+        if len(set(offsets)) > 1 and len(touched) < len(offsets) * size:
+            words = f"contiguous, {len(offsets) * size // len(touched)} lanes at each address"
+    elif len(lengths) == 1 and len(gaps) == 1:
+        length, gap = lengths.pop(), gaps.pop()
+        if length == size and len(runs) == len(offsets):
+            words = f"stride {gap} B"
+        else:
+            words = f"{len(runs)} runs of {length} B, {gap} B apart"
+    else:
+        words = f"scattered over {len(runs)} places"
+    return WarpPattern(len(touched), words, offsets)

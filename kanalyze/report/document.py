@@ -1,0 +1,263 @@
+"""The report on PTX as data: what every renderer shows and the JSON holds.
+
+Frozen and plain; a field that is not known is None and stands in `Report.unknown` with its reason.
+Field names are the keys of the JSON (``kanalyze/schemas/ptx.json``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kanalyze.models.coarsening import Coarsening
+from kanalyze.models.counts import Traffic
+
+SCHEMA = "kanalyze.ptx/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A formal parameter of the kernel, in the order of the PTX.
+
+    ``name`` is as in the PTX; ``source_name`` and ``source_type`` are what the kernel's author
+    calls it (None: not known), ``facts`` what the compiler was told ("divisible by 16").
+    ``pointer`` is the state space it points to, None for a value or where the PTX does not say.
+    """
+
+    name: str
+    type: str
+    pointer: str | None
+    align: int | None
+    source_name: str | None
+    source_type: str | None
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of the user's source: file, 1-based line and column."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One memory instruction.
+
+    ``line`` is its line in the PTX; ``address`` the address as an expression (None: not known,
+    ``reason`` says why); ``pointer`` the parameter or variable it starts from; ``condition`` when it is
+    executed (for ``cp.async`` with a source size: when it reads), ``condition_source`` the same in
+    the words of the source; ``bytes_per_warp`` the distinct bytes that the 32 lanes of a warp
+    touch if all take part; ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a
+    copy in front of a pipelined loop whose steady part ("steady") does the same for later tiles.
+    """
+
+    line: int
+    opcode: str
+    space: str
+    kind: str
+    bytes_per_thread: int | None
+    vector: int
+    element_bits: int
+    guard: str | None
+    address: str | None
+    reason: str | None
+    pointer: str | None
+    condition: str | None
+    condition_source: str | None
+    bytes_per_warp: int | None
+    pattern: str | None
+    hints: tuple[str, ...]
+    block: str
+    loop_depth: int
+    stage: str | None
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A natural loop: its header's label, nesting depth, and how often its body runs.
+
+    ``trip_count`` is an expression (once the loop is entered), None where it is not known;
+    ``counter`` is the name of its iteration number in addresses.
+    """
+
+    header: str
+    depth: int
+    trip_count: str | None
+    counter: str
+    line: int
+    last_line: int
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCore:
+    """Static counts of tensor-core instructions."""
+
+    mma: int
+    wgmma: int
+    tcgen05: int
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a special register selects: ``register`` "ctaid.x", ``role`` in words."""
+
+    register: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something worth changing (none is made yet)."""
+
+    id: str
+    severity: str
+    line: int
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """How many memory accesses have an address that is fully known, out of how many."""
+
+    accesses: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListingLine:
+    """One line of the annotated listing.
+
+    ``kind``: "source" (text of a source line; ``line`` and ``file`` are its place), "instruction",
+    "label", "declaration", "scope", "directive", "opaque" (``line`` is that of the PTX) or "mark"
+    (a remark: where a loop begins, where its prologue is). ``notes`` are annotations of the line.
+    """
+
+    kind: str
+    line: int
+    text: str
+    loop_depth: int
+    file: str | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The report on one kernel."""
+
+    file: str
+    name: str
+    target: str | None
+    ptx_version: str | None
+    params: tuple[Param, ...]
+    reqntid: tuple[int, ...] | None
+    maxntid: tuple[int, ...] | None
+    minnctapersm: int | None
+    instructions: int
+    opcodes: Mapping[str, int]
+    memory: Mapping[str, Mapping[str, Traffic]]
+    thread_coarsening: Coarsening
+    accesses: tuple[Access, ...]
+    analysed: Analysed
+    special_registers: Mapping[str, int]
+    roles: tuple[Role, ...]
+    blocks: int
+    loops: tuple[Loop, ...]
+    registers_per_thread: int | None
+    spill_store_bytes: int | None
+    spill_load_bytes: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    resources_from: str | None
+    tensor_core: TensorCore
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    listing: tuple[ListingLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A field that is null: its path (``gelu_kernel.registers_per_thread``) and the reason."""
+
+    field: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An input, or a part of it, that could not be read; ``line`` 0: the whole file."""
+
+    file: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `kanalyze.analyze` returns. ``functions`` names the device functions that are defined."""
+
+    kernels: tuple[Kernel, ...]
+    functions: tuple[str, ...]
+    skipped: tuple[Skipped, ...]
+    unknown: tuple[Unknown, ...]
+    schema: str = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready data."""
+        plain: dict[str, Any] = _plain(self)
+        return {"schema": plain.pop("schema"), **plain}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Report:
+        """The inverse of `to_dict`.
+
+        Raises:
+            TypeError: a key is missing or not known.
+            ValueError: the data has another schema.
+        """
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
+        report: Report = _build(Report, data)
+        return report
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+@lru_cache(maxsize=None)
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _build(kind: Any, data: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        if data is None:
+            return None
+        (kind,) = [a for a in arguments if a is not types.NoneType]
+        return _build(kind, data)
+    if origin is tuple:
+        return tuple(_build(arguments[0], item) for item in data)
+    if origin is not None and issubclass(origin, Mapping):
+        return {key: _build(arguments[1], item) for key, item in data.items()}
+    if dataclasses.is_dataclass(kind):
+        hints = _hints(kind)  # type: ignore[arg-type]
+        return kind(**{key: _build(hints.get(key, Any), item) for key, item in data.items()})  # type: ignore[operator]
+    return data
