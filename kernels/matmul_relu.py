@@ -62,7 +62,7 @@ def matmul_relu_kernel(
         a_ptrs += step * stride_ak
         b_ptrs += step * stride_bk
 
-    c = tl.maximum(acc, 0.0).to(c_ptr.dtype.element_ty)
+    c = tl.maximum(acc, 0.0, propagate_nan=tl.PropagateNan.ALL).to(c_ptr.dtype.element_ty)
     c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
     tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (cols[None, :] < N))
 
