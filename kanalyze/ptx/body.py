@@ -63,10 +63,12 @@ class BodyReader:
         self._stack = [0]
         self._loc: Loc | None = None
         self._asm = False
-        # Instructions wait here for their shapes: matches, operand texts, what else they need.
+        # Instructions wait here for their shapes: indices in the body, matches, operand texts,
+        # and what else belongs to them (see scan.Context).
         self._places: list[int] = []
+        self._matches: list[re.Match[str]] = []
         self._texts: list[str] = []
-        self._raws: list[tuple[Any, ...]] = []
+        self._contexts: list[scan.Context] = []
 
     def read(self, start: int) -> Body:
         """Read the body that begins behind the ``{`` before ``start``."""
@@ -80,33 +82,33 @@ class BodyReader:
     def _run(self, start: int) -> tuple[int, int | None]:
         """Read statements until one needs the slow way: (where to go on, the end of the body)."""
         source, body, stack = self._source, self._body, self._stack
-        places, texts, raws = self._places, self._texts, self._raws
-        locs = self._locs
+        places, texts = self._places, self._texts
+        matches, contexts = self._matches, self._contexts
         loc, asm, scope = self._loc, self._asm, stack[-1]
+        context = scan.Context(source, loc, asm, scope, 0)
         for match in scan.BODY.finditer(self._text, start):
             kind = match.lastindex
             if kind == scan.INSTRUCTION:
                 places.append(len(body))
                 body.append(None)
                 texts.append(match[3])
-                raws.append((source, match, None, loc, asm, scope, 0))
+                matches.append(match)
+                contexts.append(context)
                 continue
             if kind == scan.LOC:
                 if not asm:
-                    read = locs.read(match[4].strip())
-                    if read is None:
-                        self._error("found an unreadable .loc, expected 'file line column'",
-                                    match.start(4))  # fmt: skip
-                    else:
-                        loc = self._loc = read
+                    loc = self._read_loc(match)
+                    context = scan.Context(source, loc, asm, scope, 0)
             elif kind == scan.MARK:
                 asm = self._asm = match[5] == "begin"
+                context = scan.Context(source, loc, asm, scope, 0)
             elif kind == scan.LABEL:
                 body.append(Label(match[6], source.pos(match.start(6)), scope))
             elif kind == scan.OPEN:
                 self._scopes.append(scope)
                 scope = len(self._scopes) - 1
                 stack.append(scope)
+                context = scan.Context(source, loc, asm, scope, 0)
                 body.append(ScopeOpen(source.pos(match.start(7)), scope))
             elif kind == scan.CLOSE:
                 if len(stack) == 1:
@@ -114,6 +116,7 @@ class BodyReader:
                 body.append(ScopeClose(source.pos(match.start(8)), scope))
                 stack.pop()
                 scope = stack[-1]
+                context = scan.Context(source, loc, asm, scope, 0)
             elif kind == scan.BLOCK_COMMENT:
                 close = self._text.find("*/", match.end())
                 if close < 0:
@@ -121,18 +124,27 @@ class BodyReader:
                     return len(self._text), len(self._text)
                 return close + 2, None
             else:
-                if len(raws) >= _BATCH:
+                if len(texts) >= _BATCH:
                     self._flush()
                 return self._slow(match.start(10)), None
         where = max(0, len(self._text.rstrip()))
         self._error("found the end of the file in a body, expected '}'", where)
         return len(self._text), len(self._text)
 
+    def _read_loc(self, match: re.Match[str]) -> Loc | None:
+        read = self._locs.read(match[4].strip())
+        if read is None:
+            message = "found an unreadable .loc, expected 'file line column'"
+            self._error(message, match.start(4))
+        else:
+            self._loc = read
+        return self._loc
+
     # ------------------------------------------------------------ the slow way
 
     def _slow(self, start: int) -> int:
         """Read one statement that `scan.BODY` does not know; return where it ends."""
-        cut = scan.statement_at(self._text, start, in_body=True)
+        cut = scan.statement_at(self._text, start)
         clean, source, scope = cut.clean, self._source, self._stack[-1]
         pos = source.pos(start)
         if cut.problem is not None:
@@ -159,7 +171,8 @@ class BodyReader:
         self._places.append(len(self._body))
         self._body.append(None)
         self._texts.append(match[3])
-        self._raws.append((source, match, None, self._loc, self._asm, scope, start))
+        self._matches.append(match)
+        self._contexts.append(scan.Context(source, self._loc, self._asm, scope, start))
         return cut.end
 
     def _unended(self, cut: scan.Cut) -> int:
@@ -197,36 +210,32 @@ class BodyReader:
 
     def _flush(self) -> None:
         """Make the waiting instructions: every shape that is new goes through the grammar."""
-        texts, raws, places, body = self._texts, self._raws, self._places, self._body
-        made = list(map(_new, repeat(Instruction, len(raws))))
-        known = shapes.known_binder
-        ready: list[tuple[Any, ...]] = []
-        for shape, raw, text in zip(shapes.shapes_of(texts), raws, texts, strict=True):
-            bind = None if "(" in shape else known(shape)
+        texts, matches, contexts, body = self._texts, self._matches, self._contexts, self._body
+        found = shapes.shapes_of(texts)
+        binders = list(map(shapes.known_binder, found))
+        unreadable: list[tuple[int, Opaque]] = []
+        for number, bind in enumerate(binders):
             if bind is None:
-                bind = self._binder(shape, raw, text)
-            ready.append((raw[0], raw[1], bind, raw[3], raw[4], raw[5], raw[6]))
-        deque(map(_set_raw, made, ready), maxlen=0)
-        for place, instruction, raw in zip(places, made, ready, strict=True):
-            body[place] = instruction if raw[2] is not None else self._unreadable(raw)
-        texts.clear()
-        raws.clear()
-        places.clear()
+                match, context = matches[number], contexts[number]
+                call = match[2].partition(".")[0] == "call"
+                try:
+                    binders[number] = shapes.binder(found[number], texts[number], call)
+                except shapes.ShapeError as error:
+                    self._error(error.message, context.base + match.start(3) + error.offset)
+                    unreadable.append((self._places[number], self._unreadable(match, context)))
+        made = list(map(_new, repeat(Instruction, len(texts))))
+        deque(map(_set_raw, made, zip(contexts, matches, binders, strict=True)), maxlen=0)
+        for place, instruction in zip(self._places, made, strict=True):
+            body[place] = instruction
+        for place, opaque in unreadable:
+            body[place] = opaque
+        for waiting in (texts, matches, contexts, self._places):
+            waiting.clear()
 
-    def _binder(self, shape: str, raw: tuple[Any, ...], text: str) -> Any:
-        match, base = raw[1], raw[6]
-        call = "(" in text and match[2].partition(".")[0] == "call"
-        try:
-            return shapes.binder(shape, text, call)
-        except shapes.ShapeError as error:
-            self._error(error.message, base + match.start(3) + error.offset)
-            return None
-
-    def _unreadable(self, raw: tuple[Any, ...]) -> Opaque:
-        match, base = raw[1], raw[6]
-        start = base + scan.statement_start(match)
-        text = self._text[start : base + match.end()]
-        return Opaque(text, self._source.pos(start), raw[5])
+    def _unreadable(self, match: re.Match[str], context: scan.Context) -> Opaque:
+        start = context.base + scan.statement_start(match)
+        text = self._text[start : context.base + match.end()]
+        return Opaque(text, self._source.pos(start), context.scope)
 
 
 def _why_not(clean: str) -> tuple[str, int]:

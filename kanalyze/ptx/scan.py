@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kanalyze.errors import SourceSpot
-from kanalyze.ptx.ir import Guard, Pos
+from kanalyze.ptx.ir import Guard, Loc, Pos
 
 _ASM_MARK = r"//[ \t]*(?:begin|end)[ ]inline[ ]asm\b"
 
@@ -89,9 +89,19 @@ class Source:
             self._starts = [first, *(match.end() for match in _NEWLINE.finditer(self.text))]
         return self._starts
 
+
+class Context(NamedTuple):
+    """What neighbouring instructions share; ``base`` is the offset of the text of a match."""
+
+    source: Source
+    loc: Loc | None
+    inline_asm: bool
+    scope: int
+    base: int
+
     def attribute(self, raw: tuple[Any, ...], name: str) -> Any:
         """Return an attribute of an instruction (see `kanalyze.ptx.ir._Deferred`)."""
-        _, match, bind, loc, inline_asm, scope, base = raw
+        _, match, bind = raw
         if name == "opcode":
             return match[2]
         if name == "operands":
@@ -99,13 +109,9 @@ class Source:
         if name == "guard":
             return guard_of(match[1])
         if name == "pos":
-            return self.pos(base + statement_start(match))
-        if name == "loc":
-            return loc
-        if name == "inline_asm":
-            return inline_asm
-        if name == "scope":
-            return scope
+            return self.source.pos(self.base + statement_start(match))
+        if name in ("loc", "inline_asm", "scope"):
+            return getattr(self, name)
         raise AttributeError(f"'Instruction' object has no attribute {name!r}")
 
 
@@ -139,7 +145,7 @@ class Cut:
     problem_at: int = 0
 
 
-def statement_at(text: str, start: int, in_body: bool) -> Cut:
+def statement_at(text: str, start: int) -> Cut:
     """Cut the statement that begins at ``start``.
 
     It ends at a ``;`` outside strings and comments. A ``{`` ends it where it cannot belong to the

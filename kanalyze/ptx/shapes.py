@@ -151,10 +151,8 @@ def shapes_of(texts: list[str]) -> list[str]:
 _binders: dict[str, OperandsBinder | None] = {}
 _literals: dict[str, OperandsBinder] = {}
 
-
-def known_binder(shape: str) -> OperandsBinder | None:
-    """Return the binder of a shape that was met before and can be bound to slots."""
-    return _binders.get(shape)
+#: The binder of a shape that was met before; None if `binder` must be asked.
+known_binder = _binders.get
 
 
 def binder(shape: str, text: str, call: bool) -> OperandsBinder:
@@ -168,14 +166,16 @@ def binder(shape: str, text: str, call: bool) -> OperandsBinder:
     Raises:
         ShapeError: the operands do not fit the grammar; the offset is into ``text``.
     """
-    key = f"({shape}" if call else shape
+    key = shape
+    if "(" in shape:  # known_binder does not know these: a call reads parentheses differently
+        key = f"{'call' if call else 'x'} {shape}"
     try:
         known = _binders[key]
     except KeyError:
         known = _new_binder(key, text, call)
     if known is not None:
         return known
-    key = f"({text}" if call else text
+    key = f"{'call' if call else 'x'} {text}"
     literal = _literals.get(key)
     if literal is None:
         tree, _ = _operand_tree(text, call)
