@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from kanalyze.ptx import constants
@@ -25,14 +26,18 @@ _TYPE = re.compile(r"[a-z]+(\d+)(?:x(\d+))?$")
 class Bound:
     """A statement: the tree of its shape, and its own names and numbers."""
 
-    def __init__(self, tree: Any, index: dict[int, int], slots: list[str]):
+    def __init__(self, tree: Any, index: dict[int, int], slots: list[re.Match[str]]):
         self.tree = tree
         self._index = index
         self._slots = slots
 
     def text(self, token: Any) -> str:
         """Return the text that this statement has where its shape has ``token``."""
-        return self._slots[self._index[token.start_pos]]
+        return self._slots[self._index[token.start_pos]][0]
+
+    def offset(self, token: Any) -> int:
+        """Return where this statement has what its shape has as ``token``."""
+        return self._slots[self._index[token.start_pos]].start()
 
     def number(self, token: Any) -> int:
         """Return the integer that stands where the shape has ``token``."""
@@ -49,10 +54,10 @@ def bound(start: str, text: str) -> Bound:
     Raises:
         ShapeError: the statement does not fit; the offset is into ``text``.
     """
-    slots: list[str] = []
+    slots: list[re.Match[str]] = []
 
     def slot(match: re.Match[str]) -> str:
-        slots.append(match[0])
+        slots.append(match)
         kind = match.lastindex
         return match[0] if kind == 1 else "n" if kind == 2 else "0" if kind == 3 else '"'
 
@@ -171,8 +176,14 @@ def _value(statement: Bound, expression: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def parameters(statement: Bound, node: Any, pos: Pos) -> tuple[Parameter, ...]:
-    """Return the parameters of a ``parameters`` node; all get the position ``pos``."""
+def parameters(statement: Bound, node: Any, place: Callable[[int], Pos]) -> tuple[Parameter, ...]:
+    """Return the parameters of a ``parameters`` node.
+
+    Args:
+        statement: the header or prototype.
+        node: the node.
+        place: from an offset in the statement to the position, which is that of the name.
+    """
     made: list[Parameter] = []
     for child in node.children:
         words = _Words(statement, child.children)
@@ -181,7 +192,7 @@ def parameters(statement: Bound, node: Any, pos: Pos) -> tuple[Parameter, ...]:
             Parameter(
                 statement.text(name), words.type, words.element_bytes,
                 _elements(statement, child), words.align, words.pointer,
-                words.pointer_align, pos,
+                words.pointer_align, place(statement.offset(name)),
             )
         )  # fmt: skip
     return tuple(made)

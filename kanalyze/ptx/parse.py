@@ -6,6 +6,7 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -73,7 +74,10 @@ def parse_ptx_modules(text: str, name: str = "<string>") -> tuple[Module, ...]:
     start = _blank_end(source, start)
     other = looks_like(text, start)
     if other is not None:
-        raise InputError(f"found {other}, expected PTX", source.spot(min(start, len(text))))
+        spot = source.spot(min(start, len(text)))
+        if not spot.text.isprintable():
+            spot = replace(spot, text="")
+        raise InputError(f"found {other}, expected PTX", spot)
     junk: tuple[int, int] | None = None
     if not text.startswith((".", "@@"), start):
         found = _PTX_START.search(text, start)
@@ -89,6 +93,8 @@ def _modules(source: scan.Source, start: int, junk: tuple[int, int] | None) -> t
     modules: list[Module] = []
     while True:
         reader = _ModuleReader(source, start)
+        if not modules and source.text.startswith("\ufeff"):
+            reader.warn("found a byte order mark, which is skipped (ptxas refuses it)", 1)
         if junk is not None and not _CUOBJDUMP.search(source.text, *junk):
             reader.warn("found text before the PTX, which is skipped", junk[0])
         junk = None
@@ -122,6 +128,20 @@ def _blank_end(source: scan.Source, start: int) -> int:
     return end
 
 
+def _unfinished(cut: scan.Cut) -> tuple[str, int]:
+    """Say what a function header lacks that the text ends in: message and offset."""
+    clean = cut.clean.rstrip()
+    message = "found the end of the file in a function header"
+    try:
+        shapes.tree_of("header", clean)
+    except shapes.ShapeError as error:
+        if error.offset < len(clean):
+            return error.message, cut.start + error.offset
+        expected = error.message.partition(", expected ")[2]
+        message = f"{message}, expected {expected}" if expected else message
+    return message, cut.start + len(clean)
+
+
 class _ModuleReader:
     """Reads one module."""
 
@@ -132,6 +152,7 @@ class _ModuleReader:
         self._diagnostics: list[Diagnostic] = []
         self._version: str | None = None
         self._target: tuple[str, ...] = ()
+        self._target_at = start
         self._address_size: int | None = None
         self._variables: list[Variable] = []
         self._functions: list[Function] = []
@@ -179,7 +200,7 @@ class _ModuleReader:
         elif not self._target[0].startswith(("sm_", "compute_")):
             self.error(
                 f"found the target {self._target[0]!r}, expected an NVIDIA one (sm_90, …)",
-                self._start,
+                self._target_at,
             )
         self._duplicates()
         self._diagnostics.sort(key=lambda diagnostic: diagnostic.pos)
@@ -211,6 +232,7 @@ class _ModuleReader:
         if match["version"]:
             self._version = match["version"]
         elif match["target"]:
+            self._target_at = match.start()
             self._target = tuple(word.strip() for word in match["target"].split(","))
         elif match["size"]:
             self._address_size = int(match["size"])
@@ -252,11 +274,13 @@ class _ModuleReader:
         if cut.problem is not None:
             self.error(cut.problem, cut.problem_at)
             return cut.end
+        if cut.stop == "" and kind is not None:
+            self.error(*_unfinished(cut))
+            return cut.end
         if cut.stop in ("", "}") or (cut.stop == "{" and kind is None):
-            what = "in a function header" if kind else "in a declaration"
             found = repr(cut.stop) if cut.stop else "the end of the file"
             where = cut.end if cut.stop else len(self._text.rstrip())
-            self.error(f"found {found} {what}, expected ';'", where)
+            self.error(f"found {found} in a declaration, expected ';'", where)
             return max(self._after_line(start), cut.end) if cut.stop else cut.end
         try:
             if kind is not None:
@@ -333,5 +357,7 @@ class _ModuleReader:
     def _parameters(
         self, statement: declarations.Bound, nodes: list[Any], start: int
     ) -> tuple[Parameter, ...]:
-        pos: Pos = self._source.pos(start)
-        return tuple(p for node in nodes for p in declarations.parameters(statement, node, pos))
+        def place(offset: int) -> Pos:
+            return self._source.pos(start + offset)
+
+        return tuple(p for node in nodes for p in declarations.parameters(statement, node, place))

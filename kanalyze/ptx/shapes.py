@@ -35,6 +35,7 @@ _MAX_DEPTH = 32
 _NAME_RUN = re.compile(r"[%A-Za-z_$][\w$.%]*", re.ASCII)
 _NUMBER_RUN = re.compile(r"\d[\dn.]*", re.ASCII)
 _SLOT = re.compile(r"[%A-Za-z_$][\w$.%]*|\d[\w.]*", re.ASCII)
+_PREFIXED = re.compile(r"0[fFdDxXbB]\w*", re.ASCII)
 _EXPONENT = re.compile(r"\d\.?\d*[eE][+-]\d", re.ASCII)
 
 #: How the terminals of the grammar are called in messages.
@@ -135,12 +136,17 @@ def shapes_of(texts: list[str]) -> list[str]:
     """Return the shape of every operand text (none contains ``;``).
 
     A text with a decimal exponent (``1.5e-3``) is its own shape, because its sign would be taken
-    for an operator.
+    for an operator; so is one with a malformed number, for the grammar to complain about.
     """
     if not texts:
         return []
     joined = ";".join(texts)
     shapes = _NUMBER_RUN.sub("0", _NAME_RUN.sub("n", joined)).split(";")
+    if any(constants.number(found) is None for found in set(_PREFIXED.findall(joined))):
+        for index, text in enumerate(texts):
+            found = _SLOT.findall(text)
+            if any(s[0].isdigit() and constants.number(s) is None for s in found):
+                shapes[index] = f"={text}"
     if any(mark in joined for mark in ("e-", "e+", "E-", "E+")):
         for index, text in enumerate(texts):
             if _EXPONENT.search(text):
