@@ -25,18 +25,18 @@ EQUAL_TO_1 = "equal to 1"
 
 # Names and their aliases: triton/_utils.py, type_canonicalisation_dict.
 _ALIASES = {
-    "bool": "i1", "int1": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint1": "u1", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-    "int": "i32", "float": "fp32", "half": "fp16",
+    "bool": "u1", "int1": "u1", "i1": "u1", "uint1": "u1",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "int": "i32", "float": "fp32", "half": "fp16", "double": "fp64",
     "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16",
     "f16": "fp16", "f32": "fp32", "f64": "fp64",
     "float8_e5m2": "fp8e5", "float8e5": "fp8e5", "float8e4nv": "fp8e4nv",
     "float8_e4m3fn": "fp8e4nv", "float8e4b15": "fp8e4b15", "float8e4b8": "fp8e4b8",
     "float8_e4m3fnuz": "fp8e4b8", "float8e5b16": "fp8e5b16", "float8_e5m2fnuz": "fp8e5b16",
-    "void": "i8",
 }  # fmt: skip
 SCALAR_TYPES = (
-    "i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",
+    "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",
     "fp16", "bf16", "fp32", "fp64", "fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16",
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ import triton
 ROOT = Path(__file__).resolve().parent.parent
 USER = ROOT / "tests/data/user_kernels.py"
 KERNELS = ("flash_attention", "gelu", "matmul_relu", "row_sum", "softmax")
+STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "sass")
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 
 
@@ -150,7 +151,7 @@ def test_write_and_sass(tmp_path):
     compiled = compile_kernel("gelu")
     written = compiled.write(tmp_path / "new" / "folder")
     names = [path.name for path in written]
-    assert names == [f"gelu_kernel.{end}" for end in "ttir ttgir llir ptx cubin sass".split()]
+    assert names == [f"gelu_kernel.{stage}" for stage in STAGES]
     assert written[3].read_text() == compiled.ptx
     assert written[4].read_bytes() == compiled.cubin
     assert "EXIT" in compiled.sass
@@ -329,11 +330,14 @@ def test_usage_errors(target, keywords, message):
         ("bad_kernel", {"signature": "*fp32, 100"}, "x + tl.arange(0, SIZE)", "power of 2"),
         ("dot_kernel", {"signature": "*fp16, *fp32, 16, 16, 8"}, "tl.dot(a, b)", "K >= 16"),
         ("typo_kernel", {"signature": "*fp32"}, "undefined_name + 1", "undefined_name"),
+        ("asm_kernel", {"signature": "*i32, 128"}, "inline_asm", "ptxas: Not a name .*'bogus'"),
+        ("return_kernel", {"signature": "*fp32"}, "return tl.load(x_ptr)", "failed to legalize"),
+        ("print_kernel", {"signature": "*fp32, 64"}, "static_assert", "SIZE is too large"),
         (
             "dot_kernel",
-            {"signature": "*fp16, *fp32, 256, 512, 1024"},
+            {"signature": "*fp16, *fp32, 128, 128, 256", "arch": "sm_86"},
             "def dot_kernel",
-            "out of resource: shared memory: a block needs 1572864 bytes, sm_90 has 232448",
+            "out of resource: shared memory: a block needs 131072 bytes, sm_86 has 101376",
         ),
     ],
 )
@@ -350,6 +354,13 @@ def test_impossible_kernels_point_at_the_users_line(kernel, keywords, line, mess
     assert caught.value.message.startswith(("File", "Traceback")) is False
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+def test_what_a_kernel_prints_at_compile_time_goes_to_standard_error(capfd):
+    user("print_kernel", signature="*fp32, 32")
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "size is 32" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,23 @@ def dot_kernel(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
 @triton.jit
 def typo_kernel(x_ptr):
     tl.store(x_ptr, undefined_name + 1)  # noqa: F821
+
+
+@triton.jit
+def asm_kernel(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    x = tl.inline_asm_elementwise("bogus.b32 $0, $1;", "=r,r", [x], tl.int32, True, 1)
+    tl.store(x_ptr + offsets, x)
+
+
+@triton.jit
+def return_kernel(x_ptr):
+    return tl.load(x_ptr)
+
+
+@triton.jit
+def print_kernel(x_ptr, SIZE: tl.constexpr):
+    tl.static_print("size is", SIZE)
+    tl.static_assert(SIZE < 64, "SIZE is too large")
+    tl.store(x_ptr, SIZE)
