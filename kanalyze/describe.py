@@ -6,18 +6,21 @@ Every step is a function of what comes before it; nothing depends on the kernel'
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kanalyze.address import accesses as addresses
+from kanalyze.address.bits import Bits
 from kanalyze.address.loops import TripCount
 from kanalyze.address.readable import Reader
 from kanalyze.address.value import Value, leaves, unknown_reasons
 from kanalyze.listing import listing
 from kanalyze.models import counts, lanes, roles, stages
-from kanalyze.models.coarsening import Moved, coarsening
+from kanalyze.models.coarsening import Coarsening, Moved, coarsening
+from kanalyze.naming import name_values
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg, build
@@ -48,7 +51,9 @@ class Argument:
     @property
     def divisor(self) -> int:
         """The greatest power of two known to divide the value."""
-        return max((int(f.rsplit(" ", 1)[1]) for f in self.facts if f.startswith("divisible")), default=1)
+        return max(
+            (int(f.rsplit(" ", 1)[1]) for f in self.facts if f.startswith("divisible")), default=1
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,9 @@ def describe(
         sources: cache of source files.
         with_listing: whether to make the annotated listing, too.
     """
-    return _Describer(module, function, file, arguments, resources, notes, sources).run(with_listing)
+    return _Describer(module, function, file, arguments, resources, notes, sources).run(
+        with_listing
+    )
 
 
 class _Describer:
@@ -136,11 +143,12 @@ class _Describer:
         self.threads = self._block_extents()
         self.reader = Reader(
             names={name: a.name for name, a in arguments.items()},
-            divisible={name: a.divisor for name, a in arguments.items()},
+            bits=Bits({name: a.divisor for name, a in arguments.items()}, self._greatest()),
             loops=self._counters(),
         )
         self.values = {name: a.value for name, a in arguments.items() if a.value is not None}
         self.pointers = self._pointers()
+        self.reader.named = self._named()
 
     # ------------------------------------------------------------ small facts
 
@@ -154,9 +162,37 @@ class _Describer:
         x, y, z = (*given, 1, 1)[:3]
         return x, y, z
 
+    def _greatest(self) -> dict[str, int]:
+        axes = zip("xyz", self.threads or (), strict=False)
+        return {f"tid.{axis}": extent - 1 for axis, extent in axes}
+
     def _counters(self) -> dict[int, str]:
         loops = sorted(self.cfg.loops, key=lambda loop: loop.header)
         return {loop.header: "i" if len(loops) == 1 else f"i{n}" for n, loop in enumerate(loops)}
+
+    def _named(self) -> dict[Value, str]:
+        """Names of the author's for parts of addresses and conditions."""
+        values = [v for a in self.found.accesses for v in (a.address, a.condition) if v is not None]
+        values += [t.count for t in self.found.solved.trips.values() if t.count is not None]
+        taken = [*self.reader.names.values(), *self.reader.loops.values(), *self.variables]
+        return name_values(values, self.found.solved.registers.origins, self._line_of, taken)
+
+    def _line_of(self, instruction: ir.Instruction) -> tuple[str, int, str] | None:
+        place = source_of(instruction.loc, self.module)
+        text = self.sources.get(place.file).line(place.line) if place is not None else None
+        return (place.file, place.line, text) if place is not None and text is not None else None
+
+    def _definitions(self, texts: list[str]) -> tuple[doc.Definition, ...]:
+        """The names that occur in ``texts``, and in each other, with what they stand for."""
+        definitions = {n: self.reader.definition(v) for v, n in self.reader.named.items()}
+        wanted: set[str] = set()
+        pending = list(texts)
+        while pending:
+            words = set(re.findall(r"(?<![\w.$%])[A-Za-z_]\w*(?![\w.])", pending.pop()))
+            new = (words & definitions.keys()) - wanted
+            wanted |= new
+            pending += [definitions[name] for name in new]
+        return tuple(doc.Definition(n, e) for n, e in definitions.items() if n in wanted)
 
     def _pointers(self) -> dict[str, int | None]:
         """Names, as shown, of what an address can start from, with the size of an element."""
@@ -181,6 +217,10 @@ class _Describer:
         loops = self._loops()
         per_warp = Counter(table.tensor_core(i) for i in instructions)
         analysed = doc.Analysed(sum(a.address is not None for a in accesses), len(accesses))
+        definitions = self._definitions(
+            [t for a in accesses for t in (a.address, a.condition) if t is not None]
+            + [loop.trip_count for loop in loops if loop.trip_count is not None]
+        )
         if self.resources.reason is not None:
             for name in ("registers_per_thread", "spill_store_bytes", "spill_load_bytes",
                          "stack_bytes", "shared_bytes"):  # fmt: skip
@@ -200,8 +240,9 @@ class _Describer:
             thread_coarsening=self._coarsening(accesses),
             accesses=tuple(accesses),
             analysed=analysed,
+            definitions=definitions,
             special_registers=counts.special_registers(instructions),
-            roles=self._roles(accesses),
+            roles=self._roles(accesses, definitions),
             blocks=len(self.cfg.blocks),
             loops=tuple(loops),
             registers_per_thread=self.resources.registers,
@@ -278,7 +319,9 @@ class _Describer:
         text = None if reasons else self.reader.address(access.address, self.pointers)
         if reasons:
             self._say_unknown(f"accesses[{index}].address", reasons[0])
-        condition = self.reader.condition(access.condition) if access.condition is not None else None
+        condition = (
+            self.reader.condition(access.condition) if access.condition is not None else None
+        )
         pattern = self._pattern(access)
         block = self.cfg.blocks[access.block]
         guard = instruction.guard
@@ -325,13 +368,15 @@ class _Describer:
             base = self._base(access.address)
             if base is None or base in known or access.reasons:
                 continue
-            rest = [c for m, c in self.reader.polynomial(access.address).terms.items() if m != (base,)]
+            rest = [
+                c for m, c in self.reader.polynomial(access.address).terms.items() if m != (base,)
+            ]
             size = self.reader.element_size(access.address, math.gcd(*rest) if rest else 0)
             if rest and size > 1:
                 known[base] = (size, "by which the PTX scales its index")
         return known
 
-    def _coarsening(self, accesses: list[doc.Access]) -> doc.Coarsening:
+    def _coarsening(self, accesses: list[doc.Access]) -> Coarsening:
         moved = []
         for value, access in zip(self.found.accesses, accesses, strict=True):
             by_thread = any(leaf.payload.startswith(("tid", "laneid", "warpid"))
@@ -356,7 +401,9 @@ class _Describer:
                 self._say_unknown(f"thread_coarsening.{name}", reason)
         return result
 
-    def _roles(self, accesses: list[doc.Access]) -> tuple[doc.Role, ...]:
+    def _roles(
+        self, accesses: list[doc.Access], definitions: tuple[doc.Definition, ...]
+    ) -> tuple[doc.Role, ...]:
         used = counts.special_registers(self.function.instructions)
         known = []
         for value, access in zip(self.found.accesses, accesses, strict=True):
@@ -370,14 +417,15 @@ class _Describer:
                         access.bytes_per_thread,
                     )
                 )
+        named = {d.name: d.expression for d in definitions}
         return tuple(
             doc.Role(name[1:], text)
             for name in used
-            if (text := roles.role(name[1:], known)) is not None
+            if (text := roles.role(name[1:], known, named)) is not None
         )
 
     def _loops(self) -> list[doc.Loop]:
-        result = []
+        result: list[doc.Loop] = []
         for loop in sorted(self.cfg.loops, key=lambda loop: loop.header):
             trip = self.found.solved.trips[loop.header]
             text = self._trip(trip)

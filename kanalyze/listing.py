@@ -123,9 +123,13 @@ class _Listing:
                     if not name.startswith(("$L__tmp", "$L__func_begin", "$L__func_end")):
                         self._add("label", statement.pos, f"{name}:", depth, ())
                 case ir.Opaque(text=text):
-                    self._add("opaque", statement.pos, " ".join(text.split()), depth, ("not understood",))
+                    self._add(
+                        "opaque", statement.pos, " ".join(text.split()), depth, ("not understood",)
+                    )
                 case ir.Variable(name=name):
-                    self._add("declaration", statement.pos, self._line_text(statement.pos), depth, ())
+                    self._add(
+                        "declaration", statement.pos, self._line_text(statement.pos), depth, ()
+                    )
                 case ir.ScopeOpen():
                     self._add("scope", statement.pos, "{", depth, ())
                 case ir.ScopeClose():
@@ -138,9 +142,7 @@ class _Listing:
 
     # ------------------------------------------------------------ lines
 
-    def _add(
-        self, kind: str, pos: ir.Pos, text: str, depth: int, notes: tuple[str, ...]
-    ) -> None:
+    def _add(self, kind: str, pos: ir.Pos, text: str, depth: int, notes: tuple[str, ...]) -> None:
         self.lines.append(doc.ListingLine(kind, pos.line, text, depth, None, notes))
 
     def _mark(self, text: str, depth: int) -> None:

@@ -38,7 +38,7 @@ class SourceFile:
             tree = ast.parse("\n".join(self.lines))
         except (SyntaxError, ValueError, RecursionError):
             return []
-        found = []
+        found: list[tuple[ast.Call, ast.AST]] = []
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 for node in ast.walk(function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kanalyze.address.value import Value, in_order
 
@@ -25,22 +26,34 @@ def _low_zeros(bits: int) -> int:
     return (bits & -bits).bit_length() - 1 if bits else 64
 
 
-def possible_ones(
-    value: Value, memo: dict[Value, int], divisible: Mapping[str, int]
-) -> int:
-    """A mask of the bits of ``value`` that can be 1.
+@dataclass
+class Bits:
+    """Finds the bits of values that can be 1.
 
     Args:
-        value: the value.
-        memo: results, shared between calls with the same ``divisible``.
         divisible: parameter name to a power of two that divides it.
+        greatest: special register ("tid.x") to its greatest value in this kernel's launches, where
+            it is less than the hardware's.
     """
-    for node in in_order([value], stop=memo):
-        memo[node] = _of_node(node, memo, divisible) & ((1 << node.bits) - 1)
-    return memo[value]
+
+    divisible: Mapping[str, int] = field(default_factory=dict)
+    greatest: Mapping[str, int] = field(default_factory=dict)
+    _known: dict[Value, int] = field(default_factory=dict)
+
+    def possible_ones(self, value: Value) -> int:
+        """A mask of the bits of ``value`` that can be 1."""
+        for node in in_order([value], stop=self._known):
+            ones = _of_node(node, self._known, self.divisible, self.greatest)
+            self._known[node] = ones & ((1 << node.bits) - 1)
+        return self._known[value]
 
 
-def _of_node(node: Value, memo: dict[Value, int], divisible: Mapping[str, int]) -> int:
+def _of_node(
+    node: Value,
+    memo: Mapping[Value, int],
+    divisible: Mapping[str, int],
+    greatest_of: Mapping[str, int],
+) -> int:
     everything = (1 << node.bits) - 1
     args = [memo[a] for a in node.args]
     number = node.args[-1].unsigned if node.args else None
@@ -48,7 +61,7 @@ def _of_node(node: Value, memo: dict[Value, int], divisible: Mapping[str, int]) 
         case "const":
             return int(node.payload)
         case "special":
-            greatest = _GREATEST.get(node.payload)
+            greatest = greatest_of.get(node.payload, _GREATEST.get(node.payload))
             return everything if greatest is None else _up_to(greatest)
         case "param":
             name, offset = node.payload

@@ -230,7 +230,9 @@ class _Loop:
         if condition is None:
             return TripCount(None, None, "the loop is left by something other than a branch")
         (condition,) = self.solved.resolve([condition], block)
-        if branch_sides(cfg, block)[0] == successor:  # keep the condition under which the loop goes on
+        if (
+            branch_sides(cfg, block)[0] == successor
+        ):  # keep the condition under which the loop goes on
             condition = self.pool.make("xor", 1, condition, self.pool.const(1, 1))
         reasons = unknown_reasons(condition)
         if reasons:
@@ -291,13 +293,13 @@ class _Loop:
             return None
         if op == "ne":
             divisor = self.pool.const(abs(step), bits)
-            total = rest if step > 0 else self.pool.make("sub", bits, self.pool.const(0, bits), rest)
+            total = (
+                rest if step > 0 else self.pool.make("sub", bits, self.pool.const(0, bits), rest)
+            )
             return self.pool.make("divs", bits, self._simplify(total), divisor)
         if step < 0:
             return None
         slack = step - 1 if op.startswith("lt") else step
-        padded = self._simplify(
-            self.pool.make("add", bits, rest, self.pool.const(slack, bits))
-        )
+        padded = self._simplify(self.pool.make("add", bits, rest, self.pool.const(slack, bits)))
         quotient = self.pool.make("divs", bits, padded, self.pool.const(step, bits))
         return self.pool.make("maxs", bits, quotient, self.pool.const(0, bits))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kanalyze.address.bits import possible_ones
+from kanalyze.address.bits import Bits
 from kanalyze.address.value import Value, in_order
 
 Monomial = tuple[str, ...]
@@ -81,16 +81,18 @@ class Reader:
 
     Args:
         names: parameter name (as in the PTX) to what the user calls it.
-        divisible: parameter name (as in the PTX) to a power of two known to divide it.
+        bits: what is known of bits in this kernel (alignment, block size): decides whether
+            ``a | b`` is a sum.
         loops: header block of a loop to the name of its iteration number.
+        named: values that are shown by a name of their own.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
-    divisible: Mapping[str, int] = field(default_factory=dict)
+    bits: Bits = field(default_factory=Bits)
     loops: Mapping[int, str] = field(default_factory=dict)
+    named: Mapping[Value, str] = field(default_factory=dict)
     _polynomials: dict[Value, Polynomial] = field(default_factory=dict)
-    _texts: dict[Value, str] = field(default_factory=dict)
-    _ones: dict[Value, int] = field(default_factory=dict)
+    _any_launch: Bits = field(default_factory=Bits)
 
     # ------------------------------------------------------------ what callers use
 
@@ -111,7 +113,9 @@ class Reader:
                 element in bytes where it is known.
         """
         polynomial = self.polynomial(value)
-        bases = [m for m, c in polynomial.terms.items() if len(m) == 1 and m[0] in pointers and c == 1]
+        bases = [
+            m for m, c in polynomial.terms.items() if len(m) == 1 and m[0] in pointers and c == 1
+        ]
         if not bases:
             return _print(polynomial)
         rest = Polynomial({m: c for m, c in polynomial.terms.items() if m not in bases})
@@ -144,13 +148,19 @@ class Reader:
     def polynomial(self, value: Value) -> Polynomial:
         """``value`` as a polynomial of atoms."""
         for node in in_order([value], stop=self._polynomials):
-            self._polynomials[node] = self._of_node(node)
+            name = self.named.get(node)
+            self._polynomials[node] = self._of_node(node) if name is None else _atom(name)
         return self._polynomials[value]
 
-    # ------------------------------------------------------------ nodes
+    def definition(self, value: Value) -> str:
+        """What a value that has a name of its own stands for."""
+        for node in in_order(value.args, stop=self._polynomials):
+            self.polynomial(node)
+        text = _print(self._of_node(value))
+        inner = text[1:-1]
+        return inner if text[:1] == "(" and text[-1:] == ")" and _balanced(inner) else text
 
-    def _ones_of(self, value: Value) -> int:
-        return possible_ones(value, self._ones, self.divisible)
+    # ------------------------------------------------------------ nodes
 
     def _of_node(self, node: Value) -> Polynomial:
         args = [self._polynomials[a] for a in node.args]
@@ -182,7 +192,7 @@ class Reader:
             case "zext" | "sext":
                 return args[0] if node.args[0].bits > 1 else self._select(node.args[0], "1", "0")
             case "trunc":
-                dropped = self._ones_of(node.args[0]) >> node.bits
+                dropped = self.bits.possible_ones(node.args[0]) >> node.bits
                 if not dropped or node.args[0].op in ("add", "sub", "mul", "shl", "param"):
                     return args[0]
                 return _atom(f"u{node.bits}({_print(args[0])})")
@@ -224,8 +234,9 @@ class Reader:
 
     def _bitwise(self, node: Value, args: list[Polynomial]) -> Polynomial:
         left, right = node.args
-        if node.op in ("or", "xor") and self._ones_of(left) & self._ones_of(right) == 0:
-            return _sum(args[0], args[1])
+        if node.op in ("or", "xor"):
+            if self.bits.possible_ones(left) & self.bits.possible_ones(right) == 0:
+                return _sum(args[0], args[1])
         number = right.unsigned
         if node.op == "xor" and right.constant == -1:
             return _sum(_number(-1), args[0], -1)
@@ -238,10 +249,15 @@ class Reader:
         return _scaled(_atom(f"({texts[0]} {sign} {texts[1]})"), factor)
 
     def _mask(self, node: Value, value: Polynomial, mask: int) -> Polynomial:
-        """``value & mask``, written over what is masked once common factors are out."""
+        """``value & mask``, written over what is masked once common factors are out.
+
+        A mask stays that only the size of the block makes redundant: it shows what repeats.
+        """
         source = node.args[0]
-        if self._ones_of(source) & ~mask == 0:
+        if self._any_launch.possible_ones(source) & ~mask == 0:
             return value
+        if _is_spread_bit(source):  # 0 or all ones: the bit times the mask
+            return _scaled(value, -mask)
         divided = _signed_division(source, self._polynomials)
         if divided is not None:
             dividend, shift = divided
@@ -251,8 +267,6 @@ class Reader:
         factor = min(content & -content, mask & -mask) if content else 1
         inner = _divided(value, factor)
         shown = mask // factor
-        keeps = node.constant if node.op == "const" else None
-        del keeps
         text = f"({_operand(inner)} & {_mask_text(shown, node.bits)})"
         return _scaled(_atom(text), factor)
 
@@ -260,6 +274,10 @@ class Reader:
         divided = _signed_division(node.args[0], self._polynomials) if node.op == "shrs" else None
         if divided is not None and divided[1] == amount:
             return self._quotient(divided[0], _number(1 << amount))
+        if _is_spread_bit(node):
+            bit = node.bits - 1 - node.args[0].args[1].payload
+            origin = self._polynomials[node.args[0].args[0]]
+            return _scaled(_atom(f"(({_operand(origin)} >> {bit}) & 1)"), -1)
         if value.terms and _content(value) % (1 << amount) == 0:
             return _divided(value, 1 << amount)
         return _atom(f"({_operand(value)} >> {amount})")
@@ -271,10 +289,10 @@ class Reader:
                 exact = _sum(dividend, _number(number - 1), -1)
                 if _content(exact) % number == 0:
                     return _divided(exact, number)
-                return _atom(f"ceil({_dividend(exact)}/{number})")
+                return _atom(f"ceil({_operand(exact)}/{number})")
             if dividend.terms and _content(dividend) % number == 0:
                 return _divided(dividend, number)
-        return _atom(f"({_dividend(dividend)} // {_operand(divisor)})")
+        return _atom(f"({_operand(dividend)} // {_operand(divisor)})")
 
     # ------------------------------------------------------------ conditions
 
@@ -337,6 +355,16 @@ def scale_of(node: Value) -> int | None:
     if node.op == "shl":
         return 1 << number
     return None
+
+
+def _is_spread_bit(node: Value) -> bool:
+    """``(x << k) >> (width - 1)``, signed: one bit of x in all places."""
+    return (
+        node.op == "shrs"
+        and node.args[1].unsigned == node.bits - 1
+        and node.args[0].op == "shl"
+        and node.args[0].args[1].op == "const"
+    )
 
 
 def _signed_division(
@@ -434,19 +462,20 @@ def _print(value: Polynomial) -> str:
     return _join(parts) if parts else "0"
 
 
+def _balanced(text: str) -> bool:
+    """Whether no parenthesis is closed in ``text`` that is not opened in it."""
+    open_ones = 0
+    for character in text:
+        open_ones += {"(": 1, ")": -1}.get(character, 0)
+        if open_ones < 0:
+            return False
+    return open_ones == 0
+
+
 def _operand(value: Polynomial) -> str:
     """The text of an operand of ``&``, ``>>``, ``%``…: in parentheses unless it is one atom."""
     text = _print(value)
     single = len(value.terms) == 1 and next(iter(value.terms.values())) == 1
     if value.is_constant or (single and len(next(iter(value.terms))) == 1):
-        return _without_redundant(text)
+        return text
     return f"({text})"
-
-
-def _dividend(value: Polynomial) -> str:
-    return _operand(value)
-
-
-def _without_redundant(text: str) -> str:
-    """``(tid.x >> 3)`` as operand of ``&`` needs no parentheses in Python; kept for others."""
-    return text

@@ -48,13 +48,15 @@ class Registers:
 
     ``conditions`` holds, for each block that ends in a predicated branch, the value of the
     predicate as the branch takes it; ``phis`` the loop-carried values by (header, register) with
-    their value before the loop and after one iteration.
+    their value before the loop and after one iteration; ``origins`` which instruction computed a
+    value first.
     """
 
     cfg: Cfg
     pool: Pool
     loops: Mapping[int, Loop]  # by header
     answers: list[Answer] = field(default_factory=list)
+    origins: dict[Value, ir.Instruction] = field(default_factory=dict)
     conditions: dict[int, Value] = field(default_factory=dict)
     phis: dict[Value, tuple[int, Value, list[Value]]] = field(default_factory=dict)
 
@@ -255,8 +257,10 @@ class _Follower:
         if predecessor == parting:
             return None if taken == fallen else join == taken
         for successor, answer in ((taken, True), (fallen, False)):
-            if successor is not None and self.cfg.dominates(successor, predecessor) and (
-                set(self.cfg.graph.predecessors(successor)) == {parting}
+            if (
+                successor is not None
+                and self.cfg.dominates(successor, predecessor)
+                and (set(self.cfg.graph.predecessors(successor)) == {parting})
             ):
                 return answer
         return None
@@ -277,7 +281,8 @@ class _Follower:
     def resize(self, value: Value, bits: int) -> Value:
         """``value`` read at another width, as PTX reads a wider or narrower register."""
         if value.op == "unknown" and value.bits != bits:
-            return self.pool.unknown(*value.payload, bits)
+            key, reason = value.payload
+            return self.pool.unknown(key, reason, bits)
         return self.pool.make("trunc" if value.bits > bits else "zext", bits, value)
 
     def _reader(
@@ -292,7 +297,9 @@ class _Follower:
                 case ir.Not(operand=inner):
                     return self.pool.make("xor", 1, read(inner, 1), self.pool.const(1, 1))
                 case ir.Address(base=base, offset=offset):
-                    return self.pool.make("add", bits, read(base, bits), self.pool.const(offset, bits))
+                    return self.pool.make(
+                        "add", bits, read(base, bits), self.pool.const(offset, bits)
+                    )
                 case ir.Name(text=text):
                     return self._read_name(block, instruction, text, bits)
                 case _:
@@ -333,6 +340,8 @@ class _Follower:
         for name, value in zip(names, self._results(block, instruction, written), strict=True):
             if name not in self.relevant:
                 continue
+            if value.args:
+                self.result.origins.setdefault(value, instruction)
             if guard is not None and name in self.merged:
                 old = self.resize(self._leaving(block, name), value.bits)
                 value = self.pool.make("select", value.bits, guard, value, old)
@@ -357,7 +366,9 @@ class _Follower:
                 if item != ir.Name("_"):
                     shift = self.pool.const(index * width, whole.bits)
                     pieces.append(
-                        self.pool.make("trunc", width, self.pool.make("shru", whole.bits, whole, shift))
+                        self.pool.make(
+                            "trunc", width, self.pool.make("shru", whole.bits, whole, shift)
+                        )
                     )
             return pieces
         transfer = TRANSFER.get(instruction.base)
@@ -380,9 +391,7 @@ class _Follower:
             for n in self.names(written, instruction)
         ]
 
-    def _reason(
-        self, instruction: ir.Instruction, access: table.MemoryAccess | None
-    ) -> str:
+    def _reason(self, instruction: ir.Instruction, access: table.MemoryAccess | None) -> str:
         if access is not None and access.kind in ("load", "atomic"):
             return f"depends on data loaded by {instruction.opcode}"
         return f"{instruction.opcode} is not evaluated"
@@ -396,7 +405,8 @@ class _Follower:
             name = address.base.text
             if name in self.parameters and self.cfg.function.kind == "entry":
                 return [
-                    self.pool.param(name, address.offset + i * bits // 8, bits) for i in range(count)
+                    self.pool.param(name, address.offset + i * bits // 8, bits)
+                    for i in range(count)
                 ]
         reason = "what a called function returned" if access is not None else ""
         key = (instruction.pos.line, instruction.pos.column)

@@ -197,7 +197,12 @@ def _mov(context: Context) -> Value:
 
 def _cvt(context: Context) -> Value:
     parts = context.instruction.parts
-    if _FLOATING.match(parts[-1]) or _FLOATING.match(parts[-2]) or "sat" in parts or "pack" in parts:
+    if (
+        _FLOATING.match(parts[-1])
+        or _FLOATING.match(parts[-2])
+        or "sat" in parts
+        or "pack" in parts
+    ):
         raise NotModelled("computed in floating point")
     to, origin = type_bits(parts[-2]), type_bits(parts[-1])
     value = context.source(1, origin)
@@ -223,7 +228,9 @@ def _bit_field_extract(context: Context) -> Value:
         top = context.pool.const(bits - position - length, bits)
         shifted = context.make("shl", bits, context.source(1, bits), top)
         return context.make("shrs", bits, shifted, context.pool.const(bits - length, bits))
-    shifted = context.make("shru", bits, context.source(1, bits), context.pool.const(position, bits))
+    shifted = context.make(
+        "shru", bits, context.source(1, bits), context.pool.const(position, bits)
+    )
     return context.make("and", bits, shifted, context.pool.const((1 << length) - 1, bits))
 
 
@@ -234,7 +241,9 @@ def _bit_field_insert(context: Context) -> Value:
     if position is None or length is None:
         raise NotModelled("bfi with a position or length that is not constant")
     field = ((1 << (length & 0xFF)) - 1) << (position & 0xFF)
-    inserted = context.make("shl", bits, context.source(1, bits), context.pool.const(position, bits))
+    inserted = context.make(
+        "shl", bits, context.source(1, bits), context.pool.const(position, bits)
+    )
     return context.make(
         "or",
         bits,
@@ -328,7 +337,8 @@ def warp_uniform(value: Value) -> bool:
     for node in in_order([value]):
         if not node.args:
             uniform[node] = node.op in ("const", "param", "iter", "address") or (
-                node.op == "special" and node.payload.startswith(("ctaid", "nctaid", "ntid", "cluster"))
+                node.op == "special"
+                and node.payload.startswith(("ctaid", "nctaid", "ntid", "cluster"))
             )
             continue
         free_of_lane = all(uniform[a] for a in node.args)

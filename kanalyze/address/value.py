@@ -141,10 +141,14 @@ class Pool:
                 return left
             if op in ("and", "mul"):
                 return right
-        elif number == 1 and op in ("mul", "divu", "divs"):
+        elif (number == 1 and op in ("mul", "divu", "divs")) or (
+            number == (1 << bits) - 1 and op == "and"
+        ):
             return left
-        elif number == (1 << bits) - 1 and op == "and":
-            return left
+        if op == "sub" and right.op == "mul":  # x - (x / y) * y, with which compilers write x % y
+            for quotient, divisor in (right.args, right.args[::-1]):
+                if quotient.op in ("divs", "divu") and quotient.args == (left, divisor):
+                    return self.make("rem" + quotient.op[3], bits, left, divisor)
         if op == "add" and number is not None and left.op == "add" and left.args[1].op == "const":
             total = self.const(left.args[1].payload + number, bits)
             return self.make("add", bits, left.args[0], total)
@@ -239,7 +243,7 @@ def _divide_signed(x: Array, y: Array, bits: int) -> tuple[Array, Array]:
     """Quotient and remainder, rounded toward zero."""
     a, b = _signed(x, bits), _signed(y, bits)
     q = _divide(np.abs(a).astype(np.uint64), np.abs(b).astype(np.uint64))
-    quotient = np.where((a < 0) != (b < 0), (~q) + np.uint64(1), q)
+    quotient: Array = np.where((a < 0) != (b < 0), (~q) + np.uint64(1), q).astype(np.uint64)
     return quotient, x - quotient * y
 
 
@@ -253,12 +257,11 @@ def _multiply_high(x: Array, y: Array, bits: int, signed: bool) -> Array:
     x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
     middle = x1 * y0 + ((x0 * y0) >> half)
     cross = x0 * y1 + (middle & low)
-    high = x1 * y1 + (middle >> half) + (cross >> half)
+    high: Array = x1 * y1 + (middle >> half) + (cross >> half)
     if signed:
         high = high - np.where(_signed(x, 64) < 0, y, np.uint64(0))
         high = high - np.where(_signed(y, 64) < 0, x, np.uint64(0))
     return high
-
 
 
 # op -> function of (operands, width of the operands); results are masked by the caller.

@@ -72,4 +72,6 @@ def coarsening(
     size, known_from = element_bytes.get(pointer, (None, "element type not known"))
     if size is None or pass_bytes % size:
         return Coarsening(None, size, threads, f"{way}, {known_from}")
-    return Coarsening(pass_bytes // size, size, threads, f"{way} of {size}-B elements ({known_from})")
+    return Coarsening(
+        pass_bytes // size, size, threads, f"{way} of {size}-B elements ({known_from})"
+    )

@@ -44,7 +44,10 @@ def width_of(instruction: ir.Instruction, row: table.MemoryAccess) -> str:
     if row.kind == "async_copy":
         return f"{row.bytes_per_thread}B"
     if row.kind in ("bulk_load", "bulk_store"):
-        return ".".join(p for p in parts if p == "tensor" or p in ("1d", "2d", "3d", "4d", "5d")) or "bulk"
+        return (
+            ".".join(p for p in parts if p == "tensor" or p in ("1d", "2d", "3d", "4d", "5d"))
+            or "bulk"
+        )
     vector = [p for p in parts if p in ("v2", "v4", "v8")]
     if instruction.base in ("ldmatrix", "stmatrix"):
         vector = [p for p in parts if p in ("x1", "x2", "x4")]

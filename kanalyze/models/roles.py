@@ -27,15 +27,19 @@ class Known:
 _MEANING = {"ctaid": "block index", "tid": "thread index", "clusterid": "cluster index"}
 
 
-def role(register: str, accesses: Sequence[Known]) -> str | None:
-    """What ``register`` ("ctaid.x") does in the addresses; None for registers without a role."""
+def role(register: str, accesses: Sequence[Known], definitions: Mapping[str, str]) -> str | None:
+    """What ``register`` ("ctaid.x") does in the addresses; None for registers without a role.
+
+    ``definitions`` gives the names that stand for parts of addresses.
+    """
     stem, _, axis = register.partition(".")
     if stem not in _MEANING:
         return None
     head = f"{_MEANING[stem]}{f' ({axis})' if axis else ''}"
     said: dict[str, list[str]] = {}
+    derived = _derived(register, definitions)
     for access in accesses:
-        text = _thread(access, register) if stem == "tid" else _step(access, register)
+        text = _thread(access, register) if stem == "tid" else _step(access, register, derived)
         if text is not None:
             pointers = said.setdefault(text, [])
             if access.pointer not in pointers:
@@ -44,12 +48,23 @@ def role(register: str, accesses: Sequence[Known]) -> str | None:
     return f"{head}; {'; '.join(parts)}" if parts else f"{head}; in no address"
 
 
-def _step(access: Known, register: str) -> str | None:
+def _derived(register: str, definitions: Mapping[str, str]) -> list[str]:
+    """The names that are computed from ``register``, also through each other."""
+    found = [register]
+    for name in found:
+        found += [n for n, text in definitions.items() if n not in found and _mentions(text, name)]
+    return found[1:]
+
+
+def _step(access: Known, register: str, derived: Sequence[str]) -> str | None:
     """``1024 elements (4096 B) a block``, for a register that the address is linear in."""
     whole = {m: c for m, c in access.terms.items() if register in m}
     inside = [a for m in access.terms for a in m if a != register and _mentions(a, register)]
+    if not whole and not inside:
+        inside = [n for n in derived if any(_mentions(a, n) for m in access.terms for a in m)]
+        return "through " + ", ".join(inside) if inside else None
     if not whole:
-        return "through " + _short(inside[0]) if inside else None
+        return "through " + _short(inside[0])
     if inside:
         return "through several terms"
     steps = []

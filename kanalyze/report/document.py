@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from kanalyze.models.coarsening import Coarsening
@@ -135,6 +135,14 @@ class Analysed:
 
 
 @dataclass(frozen=True, slots=True)
+class Definition:
+    """A name that addresses use for a part of them, and the expression it stands for."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
 class ListingLine:
     """One line of the annotated listing.
 
@@ -169,6 +177,7 @@ class Kernel:
     thread_coarsening: Coarsening
     accesses: tuple[Access, ...]
     analysed: Analysed
+    definitions: tuple[Definition, ...]
     special_registers: Mapping[str, int]
     roles: tuple[Role, ...]
     blocks: int
@@ -241,7 +250,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
