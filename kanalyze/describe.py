@@ -309,9 +309,8 @@ class _Describer:
 
     def _base(self, address: Value) -> str | None:
         """The pointer parameter or variable that an address starts from."""
-        terms = self.reader.polynomial(address).terms
-        bases = [m[0] for m, c in terms.items() if len(m) == 1 and c == 1 and m[0] in self.pointers]
-        return bases[0] if len(bases) == 1 else None
+        bases = self.reader.polynomial(address).bases(self.pointers)
+        return bases[0][0] if len(bases) == 1 else None
 
     def _access(self, index: int, access: addresses.AccessValue, stage: str | None) -> doc.Access:
         row, instruction = access.row, access.instruction

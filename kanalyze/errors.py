@@ -24,7 +24,7 @@ class UsageError(KanalyzeError):
 
 
 class MissingToolError(KanalyzeError):
-    """Something the machine lacks is needed (exit 4); the message names the command that gets it."""
+    """Something the machine lacks is needed (exit 4); the message says which command gets it."""
 
     exit_code = 4
 

@@ -107,13 +107,11 @@ class _Listing:
         for statement in self.cfg.function.body or ():
             match statement:
                 case ir.Instruction():
-                    block = self.cfg.blocks[self.block_of[id(statement)]] if id(
-                        statement) in self.block_of else None  # fmt: skip
-                    depth = self.cfg.loop_depth[block.index] if block else 0
-                    if block is not None and block.name in self.header_loops:
-                        if block.name not in entered:
-                            entered.add(block.name)
-                            self._mark_loop(self.header_loops[block.name], depth)
+                    block = self.cfg.blocks[self.block_of[id(statement)]]
+                    depth = self.cfg.loop_depth[block.index]
+                    if block.name in self.header_loops and block.name not in entered:
+                        entered.add(block.name)
+                        self._mark_loop(self.header_loops[block.name], depth)
                     self._source_line(statement.loc, depth)
                     if (statement.pos.line, statement.opcode) in prologues:
                         self._mark(prologues[statement.pos.line, statement.opcode], depth)

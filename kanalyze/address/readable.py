@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from kanalyze.address.bits import Bits
@@ -41,6 +41,10 @@ class Polynomial:
     def is_constant(self) -> bool:
         """Whether there is nothing but a number."""
         return all(m == () for m in self.terms)
+
+    def bases(self, pointers: Container[str]) -> list[Monomial]:
+        """The terms that are a pointer, as it is."""
+        return [m for m, c in self.terms.items() if len(m) == 1 and c == 1 and m[0] in pointers]
 
 
 def _number(value: int) -> Polynomial:
@@ -113,9 +117,7 @@ class Reader:
                 element in bytes where it is known.
         """
         polynomial = self.polynomial(value)
-        bases = [
-            m for m, c in polynomial.terms.items() if len(m) == 1 and m[0] in pointers and c == 1
-        ]
+        bases = polynomial.bases(pointers)
         if not bases:
             return _print(polynomial)
         rest = Polynomial({m: c for m, c in polynomial.terms.items() if m not in bases})
@@ -234,9 +236,10 @@ class Reader:
 
     def _bitwise(self, node: Value, args: list[Polynomial]) -> Polynomial:
         left, right = node.args
-        if node.op in ("or", "xor"):
-            if self.bits.possible_ones(left) & self.bits.possible_ones(right) == 0:
-                return _sum(args[0], args[1])
+        if node.op != "and" and not (
+            self.bits.possible_ones(left) & self.bits.possible_ones(right)
+        ):
+            return _sum(args[0], args[1])
         number = right.unsigned
         if node.op == "xor" and right.constant == -1:
             return _sum(_number(-1), args[0], -1)

@@ -169,6 +169,8 @@ class _Follower:
                     if frontier not in placed:
                         placed.add(frontier)
                         pending.append(frontier)
+            if any(True for _ in graph.predecessors(0)):
+                placed.add(0)  # the entry is a loop's header, too
             for block in placed:
                 places.setdefault(block, []).append(name)
         return places
@@ -311,6 +313,8 @@ class _Follower:
         unique = self.cfg.names.unique(text, instruction.scope)
         if unique in self.definitions:
             return self._read_register(block, unique, bits)
+        if text == "WARP_SZ":
+            return self.pool.const(32, bits)
         if text in self.parameters or text in self.variables:
             return self.pool.address(text, bits)
         if text.startswith("%"):
@@ -381,11 +385,17 @@ class _Follower:
             else:
                 if len(written) == 1:
                     return [value]
-                if instruction.base == "setp":  # p|q: q is the complement (without .and/.or/.xor)
-                    one = self.pool.const(1, 1)
-                    if len(instruction.operands) == 3:
-                        return [value, self.pool.make("xor", 1, value, one)]
+                if instruction.base == "setp" and len(instruction.operands) == 3:  # p|q: q is not p
+                    return [value, self.pool.make("xor", 1, value, self.pool.const(1, 1))]
                 reason = f"{instruction.opcode} with several results is not evaluated"
+                if instruction.base == "shfl":
+                    return [value, self.pool.unknown((instruction.pos, 1), reason, 1)]
+        if instruction.base == "elect":
+            elected = self.pool.special("elected", 1)
+            return [
+                elected if self._width(n) == 1 else self.pool.unknown(instruction.pos, reason, 32)
+                for n in self.names(written, instruction)
+            ]
         return [
             self.pool.unknown((instruction.pos, n), reason, self._width(n))
             for n in self.names(written, instruction)

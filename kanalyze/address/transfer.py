@@ -338,7 +338,7 @@ def warp_uniform(value: Value) -> bool:
         if not node.args:
             uniform[node] = node.op in ("const", "param", "iter", "address") or (
                 node.op == "special"
-                and node.payload.startswith(("ctaid", "nctaid", "ntid", "cluster"))
+                and node.payload.startswith(_SAME_FOR_A_BLOCK)
             )
             continue
         free_of_lane = all(uniform[a] for a in node.args)
@@ -349,6 +349,9 @@ def warp_uniform(value: Value) -> bool:
             )
         uniform[node] = free_of_lane
     return uniform[value]
+
+
+_SAME_FOR_A_BLOCK = ("ctaid", "nctaid", "ntid", "cluster", "ncluster")
 
 
 def _is_thread_index(value: Value) -> bool:

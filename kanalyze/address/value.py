@@ -141,9 +141,9 @@ class Pool:
                 return left
             if op in ("and", "mul"):
                 return right
-        elif (number == 1 and op in ("mul", "divu", "divs")) or (
-            number == (1 << bits) - 1 and op == "and"
-        ):
+        if op == "and" and number == (1 << bits) - 1:
+            return left
+        if op in ("mul", "divu", "divs") and number == 1:
             return left
         if op == "sub" and right.op == "mul":  # x - (x / y) * y, with which compilers write x % y
             for quotient, divisor in (right.args, right.args[::-1]):

@@ -33,6 +33,9 @@ class Traffic:
     vectors: dict[str, int]
 
 
+_TENSOR_PARTS = ("tensor", "1d", "2d", "3d", "4d", "5d")
+
+
 def opcodes(instructions: Iterable[ir.Instruction]) -> dict[str, int]:
     """Full mnemonics as written, with how often each occurs, in order of first occurrence."""
     return dict(Counter(instruction.opcode for instruction in instructions))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def warp_pattern(offsets: tuple[int, ...], size: int) -> WarpPattern:
         else:
             runs.append([byte, byte])
     lengths = {last - first + 1 for first, last in runs}
-    gaps = {b[0] - a[0] for a, b in zip(runs, runs[1:], strict=False)}
+    gaps = {b[0] - a[0] for a, b in pairwise(runs)}
     if len(runs) == 1:
         words = "contiguous" if len(set(offsets)) > 1 else "all lanes at one address"
         if len(set(offsets)) > 1 and len(touched) < len(offsets) * size:

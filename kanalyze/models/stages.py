@@ -31,10 +31,14 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
         inside = {c.origin for c in copies if c.block in loop.body and c.origin is not None}
         found = False
         for index, copy in enumerate(copies):
-            if result[index] is None and copy.origin in inside and copy.block not in loop.body:
-                if cfg.dominates(copy.block, loop.header):
-                    result[index] = ("prologue", loop.header)
-                    found = True
+            open_and_outside = result[index] is None and copy.block not in loop.body
+            if (
+                open_and_outside
+                and copy.origin in inside
+                and cfg.dominates(copy.block, loop.header)
+            ):
+                result[index] = ("prologue", loop.header)
+                found = True
         if found:
             for index, copy in enumerate(copies):
                 if result[index] is None and copy.block in loop.body and copy.origin in inside:

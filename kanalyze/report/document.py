@@ -52,9 +52,9 @@ class Access:
     """One memory instruction.
 
     ``line`` is its line in the PTX; ``address`` the address as an expression (None: not known,
-    ``reason`` says why); ``pointer`` the parameter or variable it starts from; ``condition`` when it is
-    executed (for ``cp.async`` with a source size: when it reads), ``condition_source`` the same in
-    the words of the source; ``bytes_per_warp`` the distinct bytes that the 32 lanes of a warp
+    ``reason`` says why); ``pointer`` the parameter or variable it starts from; ``condition`` when
+    it is executed (for ``cp.async`` with a source size: when it reads), ``condition_source`` the
+    same in the words of the source; ``bytes_per_warp`` the distinct bytes that the 32 lanes of a warp
     touch if all take part; ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a
     copy in front of a pipelined loop whose steady part ("steady") does the same for later tiles.
     """
@@ -213,7 +213,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `kanalyze.analyze` returns. ``functions`` names the device functions that are defined."""
+    """What `kanalyze.analyze` returns; ``functions`` names the device functions with a body."""
 
     kernels: tuple[Kernel, ...]
     functions: tuple[str, ...]
