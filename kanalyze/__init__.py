@@ -1,0 +1,97 @@
+"""Static analysis of GPU kernels, without a GPU.
+
+This is the public door: what stands in ``__all__`` is meant for other programs and stays. Nothing
+is imported before it is used, so ``import kanalyze`` is quick and needs neither Triton nor NumPy.
+
+    >>> import kanalyze
+    >>> report = kanalyze.analyze("gelu", arch="sm_90")
+    >>> report.kernels[0].instructions
+    105
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kanalyze.pipeline import analyze as analyze
+    from kanalyze.compile import Compiled as Compiled
+    from kanalyze.compile import compile_kernel as compile_kernel
+    from kanalyze.errors import InputError as InputError
+    from kanalyze.errors import KanalyzeError as KanalyzeError
+    from kanalyze.errors import MissingToolError as MissingToolError
+    from kanalyze.errors import UsageError as UsageError
+    from kanalyze.launch import Launch as Launch
+    from kanalyze.ptx.ir import Module as Module
+    from kanalyze.ptx.parse import parse_ptx as parse_ptx
+    from kanalyze.report.document import Report as Report
+
+    __version__: str
+
+__all__ = [
+    "Compiled",
+    "InputError",
+    "KanalyzeError",
+    "Launch",
+    "MissingToolError",
+    "Module",
+    "Report",
+    "UsageError",
+    "__version__",
+    "analyze",
+    "compile_kernel",
+    "parse_ptx",
+]
+
+_HOME = {
+    "Compiled": "kanalyze.compile",
+    "InputError": "kanalyze.errors",
+    "KanalyzeError": "kanalyze.errors",
+    "Launch": "kanalyze.launch",
+    "MissingToolError": "kanalyze.errors",
+    "Module": "kanalyze.ptx.ir",
+    "Report": "kanalyze.report.document",
+    "UsageError": "kanalyze.errors",
+    "analyze": "kanalyze.pipeline",
+    "compile_kernel": "kanalyze.compile",
+    "parse_ptx": "kanalyze.ptx.parse",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from the module where it lives, on first use."""
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    """The version of the checkout that runs, else that of the installed distribution."""
+    from pathlib import Path
+
+    project = Path(__file__).resolve().parent.parent / "pyproject.toml"
+    if project.is_file():
+        import tomllib
+
+        try:
+            data = tomllib.loads(project.read_text("utf-8"))["project"]
+        except (KeyError, OSError, ValueError):
+            data = {}
+        if data.get("name") == "kanalyze":
+            return str(data["version"])
+    from importlib import metadata
+
+    try:
+        return metadata.version("kanalyze")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"

@@ -1,0 +1,163 @@
+"""The command group: commands loaded when they are called, errors turned into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from kanalyze.cli import output
+from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest
+
+COMMANDS = {
+    "ptx": "The annotated assembly report of kernels.",
+    "ttir": "The TTIR of a Triton kernel, beside its source.",
+    "compile": "Write every stage of a Triton kernel; needs no GPU.",
+    "list": "The bundled kernels.",
+    "cache": "Where the cache is, and its size.",
+}
+"""Each command (module ``kanalyze.cli.cmd_NAME``) with the line that the overview shows."""
+
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+
+
+class Overview(click.Group):
+    """A group whose commands are imported only when they run.
+
+    The overview shows `COMMANDS` without importing any of them; a test keeps these lines equal to
+    the commands' own.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"kanalyze.cli.cmd_{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands in the overview."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is answered with the nearest names."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(f"unknown command '{name}': {nearest(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and exit: the one place where errors become exit codes."""
+        warnings.showwarning = _show_warning
+        arguments = {
+            "args": args,
+            "prog_name": prog_name,
+            "complete_var": complete_var,
+            "standalone_mode": False,
+            **extra,
+        }
+        sys.exit(_guarded(lambda: super(Overview, self).main(**arguments)))
+
+
+def _guarded(run: Callable[[], Any]) -> int:
+    """Run a command; return the exit code. Whatever goes wrong is said on standard error."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except click.ClickException as error:
+        _usage(error)
+        return error.exit_code
+    except KanalyzeError as error:
+        report_error(error)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        output.say("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        output.close_stdout()
+        return 0
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else 1
+    except Exception as error:
+        if os.environ.get("KANALYZE_DEBUG", "") not in ("", "0"):
+            raise
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        output.say(
+            f"internal error: {text}; please report it with the command and its input "
+            "(KANALYZE_DEBUG=1 shows where it happened)",
+            "error",
+        )
+        return EXIT_INTERNAL
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: click.ClickException) -> None:
+    context = getattr(error, "ctx", None)
+    output.say(error.format_message(), "error")
+    if context is not None:
+        output.say(f"see '{context.command_path} --help'")
+
+
+def report_error(error: KanalyzeError, kind: str = "error") -> None:
+    """Say an error on standard error, its place and caret included."""
+    if isinstance(error, InputError):
+        spot = error.spot
+        if spot is not None:
+            spot = SourceSpot(
+                output.escaped(spot.file), spot.line, spot.column, output.pictured(spot.text)
+            )
+        file = output.escaped(error.file) if error.file else None
+        error = InputError(error.message, spot, file)
+    output.say(str(error), kind)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    output.say(str(message), "warning")
+
+
+@click.group(
+    cls=Overview,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
+@click.option("--version", is_flag=True, help="Show the version and exit.")
+@click.pass_context
+def cli(context: click.Context, version: bool) -> None:
+    """Static analysis of GPU kernels: what a kernel's assembly does, without a GPU.
+
+    \b
+    Examples:
+      kanalyze ptx gelu                         the annotated report of a bundled kernel
+      kanalyze ptx my_kernels.py:attention --signature "*fp16, *fp16, i32"
+      kanalyze ptx dumped/*.ptx --quiet         one line for each kernel
+      kanalyze compile softmax --arch sm_100 -o out
+
+    A TARGET is a bundled kernel (see 'kanalyze list'), path/to/file.py:kernel, a .ptx file, or -.
+    """
+    if version:
+        import kanalyze
+
+        click.echo(f"kanalyze {kanalyze.__version__}")
+        context.exit(0)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,51 @@
+"""``kanalyze cache``."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kanalyze.cli import options, output
+
+
+@click.command("cache")
+@click.option("--clear", is_flag=True, help="Delete what kanalyze keeps there.")
+@options.output_options
+@options.file_option
+def command(clear: bool, format_: str, color: str, file: str | None) -> None:
+    """Where the cache is, and its size.
+
+    It holds compiled kernels and outcomes of NVIDIA's tools; deleting it is always safe.
+    $KANALYZE_CACHE_DIR moves it.
+
+    \b
+    Example:
+      kanalyze cache --clear
+    """
+    from kanalyze import cache
+
+    freed = cache.clear() if clear else None
+    data = {
+        "schema": "kanalyze.cache/1",
+        "folder": str(cache.cache_dir()),
+        "bytes": cache.size(),
+        "freed_bytes": freed,
+    }
+    if format_ == "json":
+        text = json.dumps(data, indent=1)
+    else:
+        text = f"{output.escaped(str(data['folder']))}\n{_size(cache.size())}"
+        if freed is not None:
+            text += f" left, {_size(freed)} freed"
+    output.deliver(text, file)
+
+
+def _size(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    size, unit = count / 1024, "KiB"
+    for larger in ("MiB", "GiB"):
+        if size >= 1024:
+            size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}"

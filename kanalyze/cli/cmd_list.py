@@ -1,0 +1,83 @@
+"""``kanalyze list``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.cli import options, output
+
+if TYPE_CHECKING:
+    from kanalyze.kernelfile import KernelFile
+
+
+@click.command("list")
+@options.output_options
+@options.file_option
+def command(format_: str, color: str, file: str | None) -> None:
+    """The bundled kernels.
+
+    Each with what it computes, its shape and constexprs with their defaults (all for --set), and
+    its element types, the default first.
+
+    \b
+    Example:
+      kanalyze list
+    """
+    from kanalyze import kernelfile
+    from kanalyze.report.as_json import dumps
+
+    kernels = list(kernelfile.bundled().values())
+    if format_ == "json":
+        data = {"schema": "kanalyze.list/1", "kernels": [_plain(k) for k in kernels]}
+        output.deliver(dumps(data), file)
+        return
+    from kanalyze.report.layout import Page
+
+    page = Page(output.width_for(None, file is not None))
+    for kernel in kernels:
+        _show(page, kernel)
+    color_on = output.use_color(color, None if file else click.get_text_stream("stdout"))
+    output.deliver(page.text(color_on), file)
+
+
+def _dtype(kernel: KernelFile) -> str:
+    return str(kernel.example[0].get("dtype", kernel.dtypes[0]))
+
+
+def _plain(kernel: KernelFile) -> dict[str, Any]:
+    example = kernel.example[0]
+    return {
+        "name": kernel.name,
+        "function": kernel.function,
+        "summary": kernel.summary,
+        "parameters": list(kernel.parameters),
+        "shape": {
+            name: {"default": example[name], "meaning": meaning}
+            for name, meaning in kernel.shape.items()
+        },
+        "constexprs": {name: example.get(name, v) for name, v in kernel.constexprs.items()},
+        "options": {name: example.get(name, v) for name, v in kernel.options.items()},
+        "overrides": {dtype: dict(values) for dtype, values in kernel.overrides.items()},
+        "dtypes": list(kernel.dtypes),
+        "default_dtype": _dtype(kernel),
+    }
+
+
+def _show(page: Any, kernel: KernelFile) -> None:
+    plain = _plain(kernel)
+    first = plain["default_dtype"]
+    page.line((kernel.name, "title"), ("  ", ""), (kernel.summary, ""), hang=2)
+    rows = [
+        ("shape", [f"{n}={s['default']} ({s['meaning']})" for n, s in plain["shape"].items()]),
+        ("constexprs", [f"{n}={v}" for n, v in plain["constexprs"].items()]),
+        ("options", [f"{n}={v}" for n, v in plain["options"].items()]),
+        ("dtypes", [first, *(d for d in plain["dtypes"] if d != first)]),
+    ]
+    for label, values in rows:
+        page.line((f"  {label:<11}", "label"), (", ".join(values), ""), hang=13)
+    for dtype, values in plain["overrides"].items():
+        text = ", ".join(f"{n}={v}" for n, v in values.items())
+        page.line((f"  {'':<11}", ""), (f"for {dtype}: {text}", "dim"), hang=13)
+    page.blank()

@@ -1,0 +1,75 @@
+"""``kanalyze ptx``."""
+
+from __future__ import annotations
+
+import click
+
+from kanalyze.cli import options, output
+
+
+@click.command("ptx", no_args_is_help=False)
+@click.argument("targets", metavar="[TARGET]...", nargs=-1)
+@options.target_options
+@click.option("--kernel", "kernels", metavar="NAME", multiple=True,
+              help="Only this kernel of what was read. Repeatable.")  # fmt: skip
+@click.option("--listing/--no-listing", default=None,
+              help="With the listing or without.  [default: with it in text, without in JSON]")  # fmt: skip
+@click.option("--summary", is_flag=True, help="The same as --no-listing.")
+@click.option("-q", "--quiet", is_flag=True, help="One line for each kernel.")
+@click.option("--lenient", is_flag=True,
+              help="Statements that cannot be read are warnings: exit 0.")  # fmt: skip
+@options.output_options
+@options.pager_options
+@options.file_option
+def command(
+    targets: tuple[str, ...],
+    options: options.TargetOptions,
+    kernels: tuple[str, ...],
+    listing: bool | None,
+    summary: bool,
+    quiet: bool,
+    lenient: bool,
+    format_: str,
+    color: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+) -> int:
+    """The annotated assembly report of kernels.
+
+    TARGETs: bundled kernels, path/to/file.py:kernel, .ptx files, folders (all .ptx below), and -
+    for PTX on standard input. What cannot be read is said on standard error, everything else is
+    shown, and the exit code is 3.
+
+    \b
+    Examples:
+      kanalyze ptx gelu
+      kanalyze ptx matmul_relu --arch sm_100 --set M=8192 --summary
+      kanalyze ptx dumps/ other.ptx --quiet
+      cat kernel.ptx | kanalyze ptx - --format json
+    """
+    from kanalyze.cli import reading
+
+    if listing and (summary or quiet):
+        raise click.UsageError("--listing contradicts --summary and --quiet")
+    with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
+    result = reading.read(targets, options, kernels, with_listing, lenient)
+    if format_ == "json":
+        from kanalyze.report import as_json
+
+        output.deliver(as_json.render(result.report), file)
+    elif result.report.kernels or result.report.functions:
+        import sys
+
+        from kanalyze.report import terminal
+
+        to_file = file not in (None, "-")
+        text = terminal.render(
+            result.report,
+            width=output.width_for(width, to_file),
+            color=output.use_color(color, None if to_file else sys.stdout),
+            quiet=quiet,
+            listing=with_listing,
+        )
+        output.deliver(text, file, pager)
+    return result.exit_code

@@ -1,0 +1,181 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.errors import UsageError
+
+if TYPE_CHECKING:
+    from kanalyze.pipeline import Settings
+    from kanalyze.compile import Compiled
+    from kanalyze.launch import Launch
+
+Command = Callable[..., Any]
+DEFAULT_ARCH = "sm_90"
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """The options of a target as given; None where an option was not given."""
+
+    arch: str | None
+    settings: dict[str, str]
+    dtype: str | None
+    num_warps: int | None
+    num_stages: int | None
+    signature: str | None
+    record: str | None
+
+    def compile_settings(self) -> Settings:
+        """The same as `kanalyze.pipeline.Settings`."""
+        from kanalyze.pipeline import Settings
+
+        return Settings(
+            arch=self.arch or DEFAULT_ARCH,
+            dtype=self.dtype,
+            settings=self.settings,
+            num_warps=self.num_warps,
+            num_stages=self.num_stages,
+            signature=self.signature,
+        )
+
+    def launch(self) -> Launch | None:
+        """The launch record that ``--launch`` names."""
+        if self.record is None:
+            return None
+        from kanalyze.launch import Launch
+
+        return Launch.from_record(self.record)
+
+
+def _settings(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier() or not value.strip():
+            raise click.BadParameter(f"'{text}' is not NAME=VALUE", context, parameter)
+        if name in found and found[name] != value.strip():
+            raise click.BadParameter(f"{name} is set twice", context, parameter)
+        found[name] = value.strip()
+    return found
+
+
+def target_options(function: Command) -> Command:
+    """Add the options of a target; the command gets one `TargetOptions` as ``options``."""
+
+    @click.option("--arch", metavar="ARCH", help="GPU architecture: sm_80, sm_86, sm_89, sm_90, "
+                  "sm_100, sm_103, sm_120, also sm_90a.  [default: sm_90]")  # fmt: skip
+    @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, callback=_settings,
+                  help="A shape, scalar argument or constexpr: --set M=4096. Repeatable.")  # fmt: skip
+    @click.option(
+        "--dtype", metavar="TYPE", help="Element type of a bundled kernel: fp16, bf16, fp32."
+    )
+    @click.option("--num-warps", type=click.IntRange(1), metavar="N", help="Warps of a block.")
+    @click.option(
+        "--num-stages", type=click.IntRange(1), metavar="N", help="Depth of software pipelines."
+    )
+    @click.option("--signature", metavar="TYPES",
+                  help="Types of your own kernel's parameters: \"*fp16, *fp16, i32:16\".")  # fmt: skip
+    @click.option("--launch", "record", metavar="RECORD",
+                  help="A launch record (JSON): arguments and grid; TARGET may then be left out, "
+                  "the .ptx beside the record is taken.")  # fmt: skip
+    @functools.wraps(function)
+    def wrapped(
+        *positional: Any,
+        arch: str | None,
+        settings: dict[str, str],
+        dtype: str | None,
+        num_warps: int | None,
+        num_stages: int | None,
+        signature: str | None,
+        record: str | None,
+        **rest: Any,
+    ) -> Any:
+        options = TargetOptions(arch, settings, dtype, num_warps, num_stages, signature, record)
+        return function(*positional, options=options, **rest)
+
+    return wrapped
+
+
+def output_options(function: Command) -> Command:
+    """Add ``--format`` and ``--color``."""
+    for option in (
+        click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+                     help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]"),
+        click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text",
+                     help="Text to read, or JSON.  [default: text]"),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def file_option(function: Command) -> Command:
+    """Add ``-o FILE``."""
+    return click.option("-o", "--output", "file", metavar="FILE", help="Write to FILE instead of standard output.")(function)  # fmt: skip
+
+
+def pager_options(function: Command) -> Command:
+    """Add ``--width`` and ``--pager/--no-pager``."""
+    function = click.option("--width", type=click.IntRange(40, 1000), metavar="N",
+                            help="Columns.  [default: the terminal's; 100 where there is none]")(function)  # fmt: skip
+    return click.option("--pager/--no-pager", default=True,
+                        help="Page long text on a terminal ($PAGER).  [default: pager]")(function)  # fmt: skip
+
+
+def compilable(target: str, options: TargetOptions, command: str) -> str:
+    """Check that a target is one that Triton compiles."""
+    if options.record is not None:
+        raise UsageError(f"'{command}' compiles, it does not read launch records (--launch)")
+    if target == "-" or target.endswith((".ptx", ".cubin", ".cu")) or ".cu:" in target:
+        raise UsageError(
+            f"'{command}' compiles a Triton kernel: give a bundled kernel's name or "
+            f"path/to/file.py:kernel, not '{target}'"
+        )
+    return target
+
+
+def compiled(target: str, options: TargetOptions) -> Compiled:
+    """Compile a target with the options given."""
+    from kanalyze.compile import compile_kernel
+
+    settings = options.compile_settings()
+    return compile_kernel(
+        target,
+        arch=settings.arch,
+        dtype=settings.dtype,
+        settings=settings.settings,
+        num_warps=settings.num_warps,
+        num_stages=settings.num_stages,
+        signature=settings.signature,
+    )
+
+
+def facts_of(result: Compiled) -> str:
+    """What a kernel was compiled from and with, in one line."""
+    from kanalyze.source import SourceFile
+
+    shown = SourceFile.read(result.source_file).shown
+    values = [
+        f"{name}={value}"
+        for name, value in {**result.arguments, **result.constexprs}.items()
+        if isinstance(value, int | float | str)
+    ]
+    values += [
+        f"{name}={result.metadata[name]}"
+        for name in ("num_warps", "num_stages")
+        if name in result.metadata
+    ]
+    grid = f"; grid {' x '.join(map(str, result.grid))}" if result.grid else ""
+    return (
+        f"compiled from {shown}:{result.source_function} for {result.arch} by Triton "
+        f"{result.triton_version}: {', '.join(values)}{grid}"
+    )

@@ -1,0 +1,169 @@
+"""Where text goes: standard output, a file, a pager; colours; and what must never reach a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from kanalyze.errors import InputError
+from kanalyze.text import escaped as escaped
+from kanalyze.text import is_hostile
+
+PIPED_WIDTH = 100
+_ASCII = str.maketrans(
+    {"─": "-", "│": "|", "┃": "|", "╭": ".", "╰": "`", "├": "+", "└": "`", "×": "x", "·": "-",
+     "→": ">", "←": "<", "…": "...", "≤": "<=", "≥": ">=", "▌": "|", "┄": "-", "↳": ">", "✓": "ok"}
+)  # fmt: skip
+
+
+def pictured(text: str) -> str:
+    """The text with hostile characters replaced one by one, so that a caret still fits."""
+    return "".join(
+        "\t" if c == "\t" else chr(0x2400 + ord(c)) if ord(c) < 32 else "\N{REPLACEMENT CHARACTER}"
+        if is_hostile(c) else c
+        for c in text
+    )  # fmt: skip
+
+
+def use_color(choice: str, stream: IO[str] | None) -> bool:
+    """Whether to colour what goes to a stream (None: a file).
+
+    ``--color`` decides; "auto" heeds NO_COLOR (no-color.org), CLICOLOR_FORCE
+    (bixense.com/clicolors), and whether the stream is a terminal.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    if stream is None or os.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def width_for(asked: int | None, to_file: bool) -> int:
+    """Columns: as asked for, else the terminal's, else 100."""
+    if asked is not None:
+        return asked
+    if not to_file and sys.stdout.isatty():
+        return max(40, shutil.get_terminal_size((PIPED_WIDTH, 24)).columns)
+    return PIPED_WIDTH
+
+
+def say(message: str, kind: str = "") -> None:
+    """Write a message to standard error; ``kind`` ("error", "warning") stands in front of it."""
+    text = escaped(message, "\n\t")
+    if kind:
+        head = f"{kind}:"
+        if use_color("auto", sys.stderr):
+            head = f"\x1b[1;{31 if kind == 'error' else 33}m{head}\x1b[0m"
+        text = f"{head} {text}"
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        _write(sys.stderr, text + "\n")
+
+
+def deliver(text: str, file: str | None, pager: bool = False) -> None:
+    """Write a result to a file, or to standard output (through a pager where that helps).
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    if not text.endswith("\n"):
+        text += "\n"
+    if file is not None and file != "-":
+        write_file(Path(file), text)
+        return
+    if pager and sys.stdout.isatty():
+        size = shutil.get_terminal_size()
+        if text.count("\n") >= size.lines and _paged(text):
+            return
+    try:
+        _write(sys.stdout, text)
+    except BrokenPipeError:
+        close_stdout()
+    except OSError as error:
+        close_stdout()
+        raise InputError(f"cannot be written: {error.strerror}", file="standard output") from None
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        InputError: the folder is missing, or the file cannot be written.
+    """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}", file=str(path))
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe (or a folder: an error)
+            path.write_bytes(data)
+            return
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=str(path)) from None
+
+
+def close_stdout() -> None:
+    """Let go of standard output after its reader did, so that the exit is silent."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        return
+
+
+def _write(stream: IO[str], text: str) -> None:
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding)
+    stream.write(text)
+    stream.flush()
+
+
+def _paged(text: str) -> bool:
+    """Show text in ``$PAGER`` (less, if not set) as git does; False where there is none."""
+    command = os.environ.get("PAGER", "less")
+    if command.strip() in ("", "cat"):
+        return False
+    if not shutil.which(command.split()[0]):
+        return False
+    environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+    process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)
+    assert process.stdin is not None
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(text.encode("utf-8", "backslashreplace"))
+            process.stdin.close()
+        while True:  # Ctrl-C is the pager's
+            try:
+                process.wait()
+                return True
+            except KeyboardInterrupt:
+                continue
+    finally:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
