@@ -251,7 +251,7 @@ def compile_source(
     from triton.compiler import ASTSource
 
     names = [parameter.name for parameter in kernel.parameters]
-    constants = {(names.index(name),): value for name, value in constexprs.items()}
+    constants = {(names.index(name),): _constant(value) for name, value in constexprs.items()}
     attributes = {
         (names.index(name),): [["tt.divisibility", 16]] for name, yes in divisible.items() if yes
     }
@@ -282,6 +282,17 @@ def compile_source(
     metadata = done.metadata._asdict()
     metadata["name"] = done.name
     return Output(asm, metadata, tuple(userfile.diagnostics(said.errors, "warning")))
+
+
+def _constant(value: object) -> object:
+    """Return a constexpr's value; a text such as ``tl.float16`` stands for the type."""
+    if isinstance(value, str) and value.startswith("tl."):
+        import triton.language as tl
+
+        found = getattr(tl, value[3:], None)
+        if isinstance(found, tl.dtype):
+            return found
+    return value
 
 
 def _is_of(asm: Mapping[str, Any], file: Path) -> bool:
@@ -407,7 +418,7 @@ def _jitted(kernel: Kernel) -> list[Any]:
 
 
 def _ptxas(text: str, printed: str, kernel: Kernel, capability: int) -> KanalyzeError:
-    """Translate ptxas's complaint; the PTX that Triton printed leads from its line to the user's."""
+    """Translate ptxas's complaint; the PTX that Triton printed leads to the user's line."""
     found = re.findall(r"^ptxas\S*[^\n]*?\b(?:error|fatal)\s*:\s*(.+)$", text, re.MULTILINE)
     complaint = found[0].strip() if found else userfile.short(text)
     if "'gpu-name'" in complaint or "Unsupported .version" in complaint:

@@ -27,8 +27,12 @@ def cache_dir() -> Path:
     if own:
         return Path(own).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(xdg) if os.path.isabs(xdg) else Path("~/.cache").expanduser()
-    return base / "kanalyze"
+    if os.path.isabs(xdg):
+        return Path(xdg) / "kanalyze"
+    try:
+        return Path.home() / ".cache" / "kanalyze"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / f"kanalyze-{os.getuid()}"
 
 
 def key(*parts: str | bytes) -> str:

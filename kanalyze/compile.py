@@ -179,7 +179,11 @@ def compile_kernel(
     options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
     path, function, bundled = _locate(target)
     triton = _triton.import_triton()
-    with _triton.environment(str(path)), userfile.importable(path.parent):
+    with (
+        _triton.environment(str(path)),
+        userfile.importable(path.parent),
+        userfile.quiet_stdout(),
+    ):
         module = userfile.load(path)
         kernel = _triton.pick(module, path, function)
         description = bundled or _description(path, kernel.name, module, signature)
@@ -385,7 +389,8 @@ def _compiled(
     metadata = {k: output.metadata[k] for k in _METADATA if k in output.metadata}
     _check_limits(metadata, capability, kernel)
     ptx, name = output.asm["ptx"], output.metadata["name"]
-    resources = tools.ptxas_resources(ptx)[name]
+    fmad = metadata.get("enable_fp_fusion", True)
+    resources = tools.ptxas_resources(ptx, fmad=fmad)[name]
     resources = replace(
         resources, shared_bytes=resources.static_shared_bytes + metadata.get("shared", 0)
     )

@@ -90,7 +90,7 @@ def _installed(name: str) -> Path | None:
 
 @memoise
 def _find(name: str, cuda_home: str | None, search_path: str | None) -> Path | None:
-    folders = [_triton_folder() / "backends/nvidia/bin"] if _triton_folder() else []
+    folders = [_triton_folder() / "backends/nvidia/bin"]
     if cuda_home:
         folders.append(Path(cuda_home) / "bin")
     for folder in folders:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import linecache
 import os
 import re
 import sys
@@ -22,9 +23,11 @@ from kanalyze import cache
 from kanalyze.errors import InputError, MissingToolError, SourceSpot
 
 _lock = threading.RLock()
-_loaded: dict[Path, tuple[bytes, ModuleType]] = {}
-_siblings: dict[str, Path] = {}
-"""Modules that earlier files imported from their own folder: name → folder."""
+_loaded: dict[Path, tuple[dict[Path, bytes], ModuleType]] = {}
+"""Each file's module, with the content of the files of its folder that it was made of."""
+
+_siblings: set[str] = set()
+"""Names of the modules that the file loaded last imported from its own folder."""
 
 
 def load(path: Path) -> ModuleType:
@@ -42,11 +45,18 @@ def load(path: Path) -> ModuleType:
     with _lock:
         source = _read(path)
         kept = _loaded.get(path)
-        if kept is not None and kept[0] == source:
+        if kept is not None and all(_content(file) == was for file, was in kept[0].items()):
             return kept[1]
-        module = _execute(path, source)
-        _loaded[path] = (source, module)
+        module, files = _execute(path, source)
+        _loaded[path] = ({file: _content(file) for file in files} | {path: source}, module)
         return module
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 def _read(path: Path) -> bytes:
@@ -61,7 +71,8 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{reason}, expected a Python file", file=str(path)) from None
 
 
-def _execute(path: Path, source: bytes) -> ModuleType:
+def _execute(path: Path, source: bytes) -> tuple[ModuleType, list[Path]]:
+    """Run the file; return its module and the files of its folder that it imported."""
     package, root = _package(path.parent)
     stem = re.sub(r"\W", "_", path.stem)
     name = f"{package + '.' if package else ''}_kanalyze_{stem}_{cache.key(str(path))[:12]}"
@@ -70,7 +81,7 @@ def _execute(path: Path, source: bytes) -> ModuleType:
         raise InputError("expected a Python file, with the ending .py", file=str(path))
     module = importlib.util.module_from_spec(spec)
     with importable(path.parent, root), quiet_stdout():
-        _forget_siblings_of_others(path.parent)
+        _forget_siblings()
         before = set(sys.modules)
         sys.modules[name] = module
         try:
@@ -83,8 +94,8 @@ def _execute(path: Path, source: bytes) -> ModuleType:
             sys.modules.pop(name, None)
             raise _translated(error, path) from error
         finally:
-            _note_siblings(path.parent, before)
-    return module
+            files = _note_siblings(path.parent, before)
+    return module, files
 
 
 def _package(folder: Path) -> tuple[str, Path]:
@@ -113,23 +124,41 @@ def importable(*folders: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_stdout() -> Iterator[None]:
-    """Send what Python code prints to standard error for a while."""
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
+    """Send what Python code or a process it starts prints to standard error for a while."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    try:
+        saved = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # one of the two is closed
+        saved = None
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if saved is not None:
+            os.dup2(saved, 1)
+            os.close(saved)
 
 
-def _forget_siblings_of_others(folder: Path) -> None:
-    for name, owner in list(_siblings.items()):
-        if owner != folder:
-            sys.modules.pop(name, None)
-            del _siblings[name]
+def _forget_siblings() -> None:
+    """Make the next file import its own siblings, as they are now."""
+    for name in _siblings:
+        sys.modules.pop(name, None)
+    _siblings.clear()
+    importlib.invalidate_caches()
+    linecache.clearcache()  # Triton reads sources through it; it trusts size and time of change
 
 
-def _note_siblings(folder: Path, before: set[str]) -> None:
+def _note_siblings(folder: Path, before: set[str]) -> list[Path]:
+    files = []
     for name in set(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None)
-        if file and Path(file).is_relative_to(folder) and not name.startswith("_kanalyze_"):
-            _siblings[name] = folder
+        if file and Path(file).is_relative_to(folder) and "site-packages" not in Path(file).parts:
+            files.append(Path(file))
+            if "_kanalyze_" not in name:
+                _siblings.add(name)
+    return files
 
 
 # --- errors of a user's code ---------------------------------------------------------------------
@@ -238,7 +267,7 @@ def short(text: str, limit: int = 300) -> str:
     """Return a message of Triton's on one line, without the ``repr`` of an exception around it."""
     text = text.strip()
     wrapped = re.fullmatch(r"(\w*(?:Error|Exception|Failure))\((['\"])(.*)\2,?\)", text, re.DOTALL)
-    if wrapped:
+    if wrapped and " " in wrapped[3]:
         text = wrapped[3].replace("\\n", "\n").replace("\\'", "'")
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
