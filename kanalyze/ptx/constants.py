@@ -44,7 +44,11 @@ def number(text: str) -> Value | None:
 
 def evaluate(tree: Tree[Any]) -> Value | None:
     """Return the value of an ``expression`` tree; None if it depends on a name."""
-    return evaluate_parts(flatten(list(tree.children)))
+    parts: list[Any] = list(tree.children)
+    if len(parts) > 2 and parts[-1].data == parts[-2].data == "expression":  # a ? b : c
+        condition = evaluate_parts(flatten(parts[:-2]))
+        return None if condition is None else evaluate(parts[-2] if condition else parts[-1])
+    return evaluate_parts(flatten(parts))
 
 
 def flatten(parts: list[Any]) -> list[str | Value | None]:
@@ -55,9 +59,8 @@ def flatten(parts: list[Any]) -> list[str | Value | None]:
             flat.append(str(part.children[0]))
         elif part.data == "number":
             flat.append(number(str(part.children[0])))
-        elif part.data in ("parenthesis", "expression"):
-            inner = part.children[0] if part.data == "parenthesis" else part
-            flat.append(evaluate(inner))
+        elif part.data == "parenthesis":
+            flat.append(evaluate(part.children[0]))
         else:
             flat.append(None)
     return flat

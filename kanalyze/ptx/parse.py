@@ -74,7 +74,8 @@ def parse_ptx_modules(text: str, name: str = "<string>") -> tuple[Module, ...]:
     start = _blank_end(source, start)
     other = looks_like(text, start)
     if other is not None:
-        spot = source.spot(min(start, len(text)))
+        first = len(text) - len(text.lstrip("\ufeff \t\r\n"))
+        spot = source.spot(first if first < len(text) else 0)
         if not spot.text.isprintable():
             spot = replace(spot, text="")
         raise InputError(f"found {other}, expected PTX", spot)

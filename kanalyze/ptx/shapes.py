@@ -36,6 +36,7 @@ _NAME_RUN = re.compile(r"[%A-Za-z_$][\w$.%]*", re.ASCII)
 _NUMBER_RUN = re.compile(r"\d[\dn.]*", re.ASCII)
 _SLOT = re.compile(r"[%A-Za-z_$][\w$.%]*|\d[\w.]*", re.ASCII)
 _PREFIXED = re.compile(r"0[fFdDxXbB]\w*", re.ASCII)
+_WORD = re.compile(r"[\w$%.]+|:+")
 _EXPONENT = re.compile(r"\d\.?\d*[eE][+-]\d", re.ASCII)
 
 #: How the terminals of the grammar are called in messages.
@@ -91,8 +92,10 @@ def tree_of(start: str, text: str) -> Tree[Any]:
     try:
         return grammar().parse(text, start=start)
     except UnexpectedCharacters as error:
-        found = f"found {error.char!r}"
-        raise ShapeError(_expected(found, error.allowed), error.pos_in_stream or 0) from None
+        where = error.pos_in_stream or 0
+        word = _WORD.match(text, where)
+        found = f"found {(word[0] if word else text[where : where + 1])!r}"
+        raise ShapeError(_expected(found, error.allowed), where) from None
     except UnexpectedToken as error:
         where = error.token.start_pos
         found = f"found {str(error.token)!r}"
@@ -116,6 +119,9 @@ def _expected(found: str, terminals: Iterable[str] | None) -> str:
             words.append(_TERMINALS[terminal])
             continue
         if terminal == "$END" or terminal in ("CAST",):
+            continue
+        if terminal == "MODULO":
+            operators.append("'%'")
             continue
         pattern = lark.get_terminal(terminal).pattern
         if pattern.type == "str":
@@ -294,7 +300,7 @@ def _binder_of(tree: Any, index: dict[int | None, int], call: bool = False) -> B
     signs = [_sign(part) for part in parts]
     if len(parts) == 1:
         return _primary(parts[0], index, call)
-    if len(parts) == 2 and signs[0] == "!":
+    if len(parts) == 2 and signs[0] == "!" and parts[1].data == "name":
         make = _primary(parts[1], index)
         return lambda slots: Not(make(slots))
     if len(parts) == 2 and signs[0] == "-" and parts[1].data == "number":
