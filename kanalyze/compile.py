@@ -57,6 +57,7 @@ _METADATA = (
     "num_warps", "num_stages", "num_ctas", "cluster_dims", "maxnreg", "shared", "tmem_size",
     "global_scratch_size", "global_scratch_align", "profile_scratch_size", "warp_size",
     "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "ptx_version",
+    "loc_column_base",
 )  # fmt: skip
 
 
@@ -83,7 +84,9 @@ class Compiled:
         ttir, ttgir, llir, ptx: the text of each stage.
         cubin: the binary.
         resources: what ptxas reports for this PTX, with the dynamic shared memory added.
-        metadata: Triton's, reduced to plain values (``num_warps``, ``num_stages``, ``shared``, …).
+        metadata: Triton's, reduced to plain values (``num_warps``, ``num_stages``, ``shared``, …);
+            ``loc_column_base`` is the number of the first column in ``.loc`` and in the IR's
+            locations: 1 in Triton 3.9, 0 in 3.5 and 3.6.
         signature: parameter → ``*fp32``, ``i32``, …, or ``constexpr``; the latter also for an
             argument equal to 1. Those have no parameter in PTX; the others follow in this order.
         constexprs: parameter → constant, for all that are ``constexpr`` in ``signature``.

@@ -92,6 +92,8 @@ def test_bundled_kernels_compile_and_resources_are_what_the_tools_say(name, arch
 
     assert compiled.arch == arch
     assert f".entry {compiled.name}(" in compiled.ptx
+    base = compiled.metadata["loc_column_base"]  # a def stands in the first column
+    assert re.search(rf"^\s*\.loc\s+1 \d+ {base}\b", compiled.ptx, re.MULTILINE)
     assert "tt.func public" in compiled.ttir
     assert "ttg.num-warps" in compiled.ttgir
     assert f"@{compiled.name}(" in compiled.llir
