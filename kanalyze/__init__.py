@@ -15,7 +15,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kanalyze.pipeline import analyze as analyze
     from kanalyze.compile import Compiled as Compiled
     from kanalyze.compile import compile_kernel as compile_kernel
     from kanalyze.errors import InputError as InputError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from kanalyze.errors import MissingToolError as MissingToolError
     from kanalyze.errors import UsageError as UsageError
     from kanalyze.launch import Launch as Launch
+    from kanalyze.pipeline import analyze as analyze
     from kanalyze.ptx.ir import Module as Module
     from kanalyze.ptx.parse import parse_ptx as parse_ptx
     from kanalyze.report.document import Report as Report

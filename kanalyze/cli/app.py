@@ -59,7 +59,7 @@ class Overview(click.Group):
             ctx.fail(f"unknown command '{name}': {nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
-    def main(  # type: ignore[override]
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,

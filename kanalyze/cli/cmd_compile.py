@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 
 @click.command("compile")
-@click.argument("target", metavar="TARGET")
-@click.option("-o", "--output", "folder", metavar="DIR",
-              help="The folder, made if missing.  [default: ./KERNEL-ARCH]")  # fmt: skip
+@click.argument("target", metavar="TARGET", shell_complete=shared.complete_target)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    help="The folder, made if missing.  [default: ./KERNEL-ARCH]",
+)
 @shared.target_options
 @shared.output_options
 def command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
     from kanalyze.kernelfile import KernelFile
+    from kanalyze.report.layout import Page
 
 
 @click.command("list")
@@ -28,18 +30,18 @@ def command(format_: str, color: str, file: str | None) -> None:
     from kanalyze import kernelfile
     from kanalyze.report.as_json import dumps
 
-    kernels = list(kernelfile.bundled().values())
+    kernels = [_plain(kernel) for kernel in kernelfile.bundled().values()]
     if format_ == "json":
-        data = {"schema": "kanalyze.list/1", "kernels": [_plain(k) for k in kernels]}
+        data = {"schema": "kanalyze.list/1", "kernels": kernels, "unknown": []}
         output.deliver(dumps(data), file)
         return
     from kanalyze.report.layout import Page
 
-    page = Page(output.width_for(None, file is not None))
+    to_file = file not in (None, "-")
+    page = Page(output.width_for(None, to_file))
     for kernel in kernels:
         _show(page, kernel)
-    color_on = output.use_color(color, None if file else click.get_text_stream("stdout"))
-    output.deliver(page.text(color_on), file)
+    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
 
 
 def _dtype(kernel: KernelFile) -> str:
@@ -65,10 +67,9 @@ def _plain(kernel: KernelFile) -> dict[str, Any]:
     }
 
 
-def _show(page: Any, kernel: KernelFile) -> None:
-    plain = _plain(kernel)
+def _show(page: Page, plain: dict[str, Any]) -> None:
     first = plain["default_dtype"]
-    page.line((kernel.name, "title"), ("  ", ""), (kernel.summary, ""), hang=2)
+    page.line((plain["name"], "title"), ("  ", ""), (plain["summary"], ""), hang=2)
     rows = [
         ("shape", [f"{n}={s['default']} ({s['meaning']})" for n, s in plain["shape"].items()]),
         ("constexprs", [f"{n}={v}" for n, v in plain["constexprs"].items()]),

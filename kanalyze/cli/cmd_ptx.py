@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from kanalyze.cli import options, output
+from kanalyze.cli import options as shared
+from kanalyze.cli import output
 
 
-@click.command("ptx", no_args_is_help=False)
-@click.argument("targets", metavar="[TARGET]...", nargs=-1)
-@options.target_options
-@click.option("--kernel", "kernels", metavar="NAME", multiple=True,
-              help="Only this kernel of what was read. Repeatable.")  # fmt: skip
-@click.option("--listing/--no-listing", default=None,
-              help="With the listing or without.  [default: with it in text, without in JSON]")  # fmt: skip
+@click.command("ptx")
+@click.argument("targets", metavar="[TARGET]...", nargs=-1, shell_complete=shared.complete_target)
+@shared.target_options
+@click.option(
+    "--kernel",
+    "kernels",
+    metavar="NAME",
+    multiple=True,
+    help="Only this kernel of what was read. Repeatable.",
+)
+@click.option(
+    "--listing/--no-listing",
+    default=None,
+    help="The listing, or not.  [default: in text, not in JSON]",
+)
 @click.option("--summary", is_flag=True, help="The same as --no-listing.")
 @click.option("-q", "--quiet", is_flag=True, help="One line for each kernel.")
-@click.option("--lenient", is_flag=True,
-              help="Statements that cannot be read are warnings: exit 0.")  # fmt: skip
-@options.output_options
-@options.pager_options
-@options.file_option
+@click.option(
+    "--lenient",
+    is_flag=True,
+    help="Statements that cannot be read are warnings: exit 0.",
+)
+@shared.output_options
+@shared.pager_options
+@shared.file_option
 def command(
     targets: tuple[str, ...],
-    options: options.TargetOptions,
+    options: shared.TargetOptions,
     kernels: tuple[str, ...],
     listing: bool | None,
     summary: bool,
@@ -59,8 +73,6 @@ def command(
 
         output.deliver(as_json.render(result.report), file)
     elif result.report.kernels or result.report.functions:
-        import sys
-
         from kanalyze.report import terminal
 
         to_file = file not in (None, "-")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("ttir")
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=shared.complete_target)
 @shared.target_options
 @shared.output_options
 @shared.pager_options

@@ -12,9 +12,11 @@ import click
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
-    from kanalyze.pipeline import Settings
+    from click.shell_completion import CompletionItem
+
     from kanalyze.compile import Compiled
     from kanalyze.launch import Launch
+    from kanalyze.pipeline import Settings
 
 Command = Callable[..., Any]
 DEFAULT_ARCH = "sm_90"
@@ -45,6 +47,18 @@ class TargetOptions:
             signature=self.signature,
         )
 
+    def for_compiling(self) -> list[str]:
+        """The options given that only matter where a kernel is compiled."""
+        given = {
+            "--arch": self.arch,
+            "--set": self.settings or None,
+            "--dtype": self.dtype,
+            "--num-warps": self.num_warps,
+            "--num-stages": self.num_stages,
+            "--signature": self.signature,
+        }
+        return [name for name, value in given.items() if value is not None]
+
     def launch(self) -> Launch | None:
         """The launch record that ``--launch`` names."""
         if self.record is None:
@@ -69,25 +83,63 @@ def _settings(
     return found
 
 
+def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator for several options, which the help then shows in this order."""
+
+    def decorate(function: Command) -> Command:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_TARGET = _all(
+    click.option(
+        "--arch",
+        metavar="ARCH",
+        help="GPU architecture: sm_80, sm_86, sm_89, sm_90, sm_100, sm_103, sm_120; sm_90a and "
+        "the like, too.  [default: sm_90]",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_settings,
+        help="A shape, scalar argument or constexpr: --set M=4096. Repeatable.",
+    ),
+    click.option(
+        "--dtype",
+        metavar="TYPE",
+        help="Element type of a bundled kernel: fp16, bf16, fp32.",
+    ),
+    click.option("--num-warps", type=click.IntRange(1), metavar="N", help="Warps of a block."),
+    click.option(
+        "--num-stages",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Depth of software pipelines.",
+    ),
+    click.option(
+        "--signature",
+        metavar="TYPES",
+        help="Types of your own kernel's parameters: '*fp16:16, *fp16:16, i32'.",
+    ),
+    click.option(
+        "--launch",
+        "record",
+        metavar="RECORD",
+        help="A launch record (JSON): arguments and grid. TARGET may then be left out: the .ptx "
+        "beside the record is taken.",
+    ),
+)
+
+
 def target_options(function: Command) -> Command:
     """Add the options of a target; the command gets one `TargetOptions` as ``options``."""
 
-    @click.option("--arch", metavar="ARCH", help="GPU architecture: sm_80, sm_86, sm_89, sm_90, "
-                  "sm_100, sm_103, sm_120, also sm_90a.  [default: sm_90]")  # fmt: skip
-    @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, callback=_settings,
-                  help="A shape, scalar argument or constexpr: --set M=4096. Repeatable.")  # fmt: skip
-    @click.option(
-        "--dtype", metavar="TYPE", help="Element type of a bundled kernel: fp16, bf16, fp32."
-    )
-    @click.option("--num-warps", type=click.IntRange(1), metavar="N", help="Warps of a block.")
-    @click.option(
-        "--num-stages", type=click.IntRange(1), metavar="N", help="Depth of software pipelines."
-    )
-    @click.option("--signature", metavar="TYPES",
-                  help="Types of your own kernel's parameters: \"*fp16, *fp16, i32:16\".")  # fmt: skip
-    @click.option("--launch", "record", metavar="RECORD",
-                  help="A launch record (JSON): arguments and grid; TARGET may then be left out, "
-                  "the .ptx beside the record is taken.")  # fmt: skip
+    @_TARGET
     @functools.wraps(function)
     def wrapped(
         *positional: Any,
@@ -106,29 +158,59 @@ def target_options(function: Command) -> Command:
     return wrapped
 
 
-def output_options(function: Command) -> Command:
-    """Add ``--format`` and ``--color``."""
-    for option in (
-        click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
-                     help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]"),
-        click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text",
-                     help="Text to read, or JSON.  [default: text]"),
-    ):  # fmt: skip
-        function = option(function)
-    return function
+output_options = _all(
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="Text to read, or JSON.  [default: text]",
+    ),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
+    ),
+)
+"""``--format`` and ``--color``."""
+
+file_option = click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    help="Write to FILE instead of standard output.",
+)
+"""``-o FILE``."""
+
+pager_options = _all(
+    click.option(
+        "--width",
+        type=click.IntRange(40, 1000),
+        metavar="N",
+        help="Columns.  [default: the terminal's; 100 where there is none]",
+    ),
+    click.option(
+        "--pager/--no-pager",
+        default=True,
+        help="Page long text on a terminal ($PAGER).  [default: pager]",
+    ),
+)
+"""``--width`` and ``--pager/--no-pager``."""
 
 
-def file_option(function: Command) -> Command:
-    """Add ``-o FILE``."""
-    return click.option("-o", "--output", "file", metavar="FILE", help="Write to FILE instead of standard output.")(function)  # fmt: skip
+def complete_target(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Bundled kernels and files, for the shell's completion."""
+    from click.shell_completion import CompletionItem
 
+    from kanalyze import _bundled
 
-def pager_options(function: Command) -> Command:
-    """Add ``--width`` and ``--pager/--no-pager``."""
-    function = click.option("--width", type=click.IntRange(40, 1000), metavar="N",
-                            help="Columns.  [default: the terminal's; 100 where there is none]")(function)  # fmt: skip
-    return click.option("--pager/--no-pager", default=True,
-                        help="Page long text on a terminal ($PAGER).  [default: pager]")(function)  # fmt: skip
+    names = sorted(path.stem for path in _bundled.folder("kernels").glob("*.py"))
+    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [*found, CompletionItem(incomplete, type="file")]
 
 
 def compilable(target: str, options: TargetOptions, command: str) -> str:

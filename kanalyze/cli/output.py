@@ -1,4 +1,4 @@
-"""Where text goes: standard output, a file, a pager; colours; and what must never reach a terminal."""
+"""Where text goes: standard output, a file or a pager; and with what colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import TextIO
 
 from kanalyze.errors import InputError
 from kanalyze.text import escaped as escaped
@@ -31,7 +31,7 @@ def pictured(text: str) -> str:
     )  # fmt: skip
 
 
-def use_color(choice: str, stream: IO[str] | None) -> bool:
+def use_color(choice: str, stream: TextIO | None) -> bool:
     """Whether to colour what goes to a stream (None: a file).
 
     ``--color`` decides; "auto" heeds NO_COLOR (no-color.org), CLICOLOR_FORCE
@@ -134,7 +134,7 @@ def close_stdout() -> None:
         return
 
 
-def _write(stream: IO[str], text: str) -> None:
+def _write(stream: TextIO, text: str) -> None:
     encoding = stream.encoding or "utf-8"
     try:
         text.encode(encoding)

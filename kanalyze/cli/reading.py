@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kanalyze.pipeline import Subject, errors_of, read_ptx, report_on, subjects_of
+from kanalyze.cli import output
 from kanalyze.cli.app import report_error
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, UsageError, nearest
 from kanalyze.launch import Launch
+from kanalyze.pipeline import Subject, errors_of, read_ptx, report_on, subjects_of
 from kanalyze.report import document as doc
 
 STANDARD_INPUT = "<stdin>"
@@ -69,11 +70,16 @@ def read(
     ]
     if kernels:
         subjects = _chosen(subjects, kernels)
+    ignored = options.for_compiling()
+    if ignored and subjects and all(subject.compiled is None for subject in subjects):
+        output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
     for subject in subjects:
         for error in errors_of(subject.module):
             report_error(error, "warning" if lenient else "error")
             if not lenient:
                 trouble.exit_code = max(trouble.exit_code, error.exit_code)
+        if not any(f.body is not None for f in subject.module.entries):
+            output.say(f"{output.escaped(subject.file)}: there is no kernel in it", "warning")
     report = report_on(subjects, listing)
     report = dataclasses.replace(report, skipped=(*trouble.skipped, *report.skipped))
     return Result(report, trouble.exit_code)

@@ -32,6 +32,9 @@ STYLES = {
     "mark": "bold blue",
     "loop": "blue",
 }
+NBSP = "\N{NO-BREAK SPACE}"
+"""Stands for a space at which a line is not broken."""
+
 _BREAK_AFTER = " ,;)*/"
 
 
@@ -46,6 +49,10 @@ class Page:
         """An empty line; never two in a row, nor one at the top."""
         if self._lines and self._lines[-1]:
             self._lines.append([])
+
+    def fits(self, *texts: str) -> bool:
+        """Whether texts fit on one line."""
+        return sum(cell_len(escaped(t)) for t in texts) <= self.width
 
     def rule(self, style: str = "dim") -> None:
         """A line across."""
@@ -82,9 +89,12 @@ class Page:
         """All lines as text, with ANSI colours or without."""
         while self._lines and not self._lines[-1]:
             self._lines.pop()
-        if not color:
-            return "".join("".join(t for t, _ in line).rstrip() + "\n" for line in self._lines)
-        return "".join(_colored(line) + "\n" for line in self._lines)
+        shown = _colored if color else _plain
+        return "".join(shown(line) + "\n" for line in self._lines).replace(NBSP, " ")
+
+
+def _plain(line: Iterable[Segment]) -> str:
+    return "".join(text for text, _ in line).rstrip()
 
 
 def _colored(line: Iterable[Segment]) -> str:

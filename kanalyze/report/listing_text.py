@@ -10,6 +10,7 @@ from kanalyze.report.layout import Page, Segment
 _LIST = re.compile(r"\{[^{}]*\}")
 _LONG_LIST = 10
 _KEEP = 3
+_QUIET_KINDS = ("label", "scope", "directive", "declaration")
 
 
 def shortened(text: str) -> str:
@@ -33,46 +34,51 @@ def show(page: Page, kernel: doc.Kernel) -> None:
         (f"   line numbers are those of {kernel.file}", "dim"),
     )
     digits = max(3, *(len(str(line.line)) for line in kernel.listing))
-    accesses = {(a.line, a.opcode) for a in kernel.accesses}
-    shown_file: str | None = None
+    margin = " " * (digits + 2)
+    accesses: dict[int, list[str]] = {}
+    for access in kernel.accesses:
+        accesses.setdefault(access.line, []).append(access.opcode)
     for line in kernel.listing:
         bars = "│ " * line.loop_depth
-        lead: list[Segment] = [(" " * digits + "  ", ""), (bars, "loop")]
+        lead: list[Segment] = [(margin, ""), (bars, "loop")]
         if line.kind == "source":
-            page.blank() if not line.loop_depth else None
-            if line.file != shown_file:
-                shown_file = line.file
-                page.line((f"{line.file}", "file"), lead=lead)
+            if line.loop_depth:
+                page.line((" ", ""), lead=lead)
+            else:
+                page.blank()
             page.line(
-                (f"{line.file}:{line.line}  ", "file"), (line.text, "source"), lead=lead, hang=4
+                (f"{line.file}:{line.line}  ", "file"),
+                (line.text, "source"),
+                lead=lead,
+                rest=lead,
+                hang=4,
             )
         elif line.kind == "mark":
-            page.line((f"── {line.text}", "mark"), lead=lead, hang=3)
+            page.line((f"── {line.text}", "mark"), lead=lead, rest=lead, hang=3)
         else:
-            number: list[Segment] = [(f"{line.line:>{digits}}  ", "dim"), (bars, "loop")]
-            _statement(page, line, number, lead, accesses)
+            _statement(page, line, f"{line.line:>{digits}}  ", bars, accesses)
 
 
 def _statement(
     page: Page,
     line: doc.ListingLine,
-    number: list[Segment],
-    lead: list[Segment],
-    accesses: set[tuple[int, str]],
+    number: str,
+    bars: str,
+    accesses: dict[int, list[str]],
 ) -> None:
-    text = shortened(line.text)
-    indent = "" if line.kind == "label" else "  "
-    style = "dim" if line.kind in ("label", "scope", "directive", "declaration") else ""
-    beside = len(line.notes) == 1
-    segments: list[Segment] = [(indent + text, style)]
-    if beside:
-        segments.append((f"   // {line.notes[0]}", "note"))
-    page.line(*segments, lead=number, rest=lead, hang=6)
-    if not beside:
-        for index, note in enumerate(line.notes):
-            page.line(
-                (note, "address" if index else "note"),
-                lead=[*lead, ("      ", "")],
-                rest=[*lead, ("      ", "")],
-                hang=4,
-            )
+    """An instruction or another line of PTX, its notes beside it or beneath."""
+    lead: list[Segment] = [(number, "dim"), (bars, "loop")]
+    rest: list[Segment] = [(" " * len(number), ""), (bars, "loop")]
+    text = ("" if line.kind == "label" else "  ") + shortened(line.text)
+    style = "dim" if line.kind in _QUIET_KINDS else "bad" if line.kind == "opaque" else ""
+    is_access = any(opcode in line.text for opcode in accesses.get(line.line, ()))
+    segments: list[Segment] = [(text, "memory" if is_access else style)]
+    note = f"   // {line.notes[0]}" if len(line.notes) == 1 else ""
+    note_style = "tensor" if note.endswith("// tensor core") else "note"
+    if note and page.fits(number, bars, text, note):
+        page.line(*segments, (note, note_style), lead=lead)
+        return
+    page.line(*segments, lead=lead, rest=rest, hang=6)
+    beneath: list[Segment] = [*rest, ("      ", "")]
+    for index, note in enumerate(line.notes):
+        page.line((note, "address" if index else note_style), lead=beneath, rest=beneath, hang=3)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kanalyze.models.counts import Traffic
-from kanalyze.report import listing_text
 from kanalyze.report import document as doc
-from kanalyze.report.layout import Page, Segment
+from kanalyze.report import listing_text
+from kanalyze.report.layout import NBSP, Page, Segment
 
 LOADS = ("load", "async_copy", "bulk_load")
 """Kinds that the headline adds up as loads."""
@@ -82,7 +82,9 @@ def _widths(space: str, kind: str, traffic: Traffic) -> str:
     mnemonic = _MNEMONIC.get(kind, kind.replace("_", " "))
     if kind in ("load", "store", "atomic", "reduction"):
         mnemonic += "" if space == "generic" else f".{space}"
-    return f"{mnemonic} " + ", ".join(f"{n} × {w}" for w, n in traffic.vectors.items())
+    return f"{mnemonic}{NBSP}" + ", ".join(
+        f"{n}{NBSP}×{NBSP}{w}" for w, n in traffic.vectors.items()
+    )
 
 
 def _quiet(kernel: doc.Kernel) -> list[Segment]:
@@ -132,10 +134,8 @@ class _Summary:
         page.rule()
         page.line(
             (kernel.name, "title"),
-            (
-                f"   {kernel.target or 'target unknown'} · PTX {kernel.ptx_version or 'unknown'} · ",
-                "",
-            ),
+            (f"   {kernel.target or 'target unknown'} · ", ""),
+            (f"PTX {kernel.ptx_version or 'unknown'} · ", ""),
             (kernel.file, "file"),
             hang=2,
         )
@@ -148,6 +148,9 @@ class _Summary:
         self._loops()
         self._params()
         self._opcodes()
+        for finding in kernel.findings:
+            text = f"line {finding.line}: {finding.message} {finding.advice}".rstrip()
+            self.row(finding.severity, (text, "warn"))
         page.line((_STATIC, "dim"))
 
     def row(self, label: str, *segments: Segment) -> None:
@@ -203,12 +206,17 @@ class _Summary:
         for kind, label in (("atomic", "atomics"), ("reduction", "reductions")):
             if kind in traffic and traffic[kind].instructions:
                 self._traffic(label, "global", [(kind, traffic[kind])])
+        unused = []
         for space in kernel.memory:
             if space in ("global", "param"):
                 continue
             used = [(k, t) for k, t in kernel.memory[space].items() if t.instructions]
             if used or space == "shared":
                 self._traffic(space, space, used)
+            else:
+                unused.append(space)
+        if unused:
+            self.row("not used", (", ".join(unused), "dim"))
 
     def _traffic(self, label: str, space: str, parts: list[tuple[str, Traffic]]) -> None:
         parts = [(kind, t) for kind, t in parts if t.instructions]
@@ -265,6 +273,12 @@ class _Summary:
         self.row("threads", (self._block(), ""))
         for role in kernel.roles:
             self.row(f"%{role.register}", (role.role, ""))
+        for index, definition in enumerate(kernel.definitions):
+            self.row(
+                "where" if index == 0 else "",
+                (definition.name, "address"),
+                (f" = {definition.expression}", ""),
+            )
 
     def _block(self) -> str:
         kernel = self.kernel
@@ -284,9 +298,17 @@ class _Summary:
         for index, loop in enumerate(kernel.loops):
             where = f", {loop.source.file}:{loop.source.line}" if loop.source else ""
             depth = f", depth {loop.depth}" if loop.depth > 1 else ""
-            count = self.value(f"loops[{index}].trip_count", loop.trip_count, " times")
-            text = f"{loop.header}, lines {loop.line}-{loop.last_line}{where}{depth}: runs {count}, counter {loop.counter}"
-            self.row("loops" if index == 0 else "", (text, ""))
+            count = (
+                f"runs {loop.trip_count} times"
+                if loop.trip_count is not None
+                else f"trip count {self.value(f'loops[{index}].trip_count', None)}"
+            )
+            self.row(
+                "loops" if index == 0 else "",
+                (loop.header, "loop"),
+                (f", lines {loop.line}-{loop.last_line}{where}{depth}: ", ""),
+                (f"{count}, counter {loop.counter}", ""),
+            )
 
     def _params(self) -> None:
         if not self.kernel.params:
@@ -301,7 +323,7 @@ class _Summary:
     def _opcodes(self) -> None:
         kernel = self.kernel
         ordered = sorted(kernel.opcodes.items(), key=lambda item: (-item[1], item[0]))
-        shown = ", ".join(f"{n} × {name}" for name, n in ordered[:_TOP_OPCODES])
+        shown = ", ".join(f"{n}{NBSP}×{NBSP}{name}" for name, n in ordered[:_TOP_OPCODES])
         more = len(ordered) - _TOP_OPCODES
         if more > 0:
             rest = sum(n for _, n in ordered[_TOP_OPCODES:])
@@ -324,8 +346,3 @@ def _rest(page: Page, report: doc.Report) -> None:
         for skipped in report.skipped:
             place = f"{skipped.file}:{skipped.line}" if skipped.line else skipped.file
             page.line((f"  {place}: {skipped.reason}", ""), hang=4)
-
-
-def reasons(report: doc.Report) -> Mapping[str, str]:
-    """Field to reason, for all that is unknown."""
-    return {u.field: u.reason for u in report.unknown}
