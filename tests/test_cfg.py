@@ -182,7 +182,7 @@ def reached(graph: nx.DiGraph, start: int, without: int | None = None) -> set[in
 
 
 def immediate_dominators_by_definition(graph: nx.DiGraph, start: int) -> dict[int, int]:
-    """d dominates n if n cannot be reached without d; the immediate one is dominated by the rest."""
+    """d dominates n if n cannot be reached without d; the immediate one has most dominators."""
     nodes = reached(graph, start)
     over = {n: {d for d in nodes if d != n and n not in reached(graph, start, d)} for n in nodes}
     return {n: max(ds, key=lambda d: len(over[d])) for n, ds in over.items() if ds}
@@ -211,11 +211,7 @@ def test_dominators_and_loops_by_definition(seed):
     nodes = reached(cfg.graph, 0)
     assert set(cfg.order) == nodes - {cfg.exit}
     # A loop: its header dominates it, and every member reaches the header inside of it.
-    backs = {
-        (a, b) for a, b in cfg.graph.edges
-        if a in nodes and (a == b or b not in reached(cfg.graph, 0, b) and a not in
-                           reached(cfg.graph, 0, b))
-    }  # fmt: skip
+    backs = {(a, b) for a, b in cfg.graph.edges if a in nodes and a not in reached(cfg.graph, 0, b)}
     assert {(latch, loop.header) for loop in cfg.loops for latch in loop.latches} == backs
     for loop in cfg.loops:
         inside = cfg.graph.subgraph(loop.body)

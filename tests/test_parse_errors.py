@@ -128,7 +128,7 @@ def test_any_other_text():
 
 def test_several_modules_are_refused_by_the_function_for_one():
     text = ".version 8.7\n.target sm_90\n.entry a()\n{\nret;\n}\n"
-    with pytest.raises(InputError, match="found 2 PTX modules.*parse_ptx_modules") as caught:
+    with pytest.raises(InputError, match=r"found 2 PTX modules.*parse_ptx_modules") as caught:
         parse_ptx(text + text, "f.ptx")
     assert caught.value.spot.line == 7
     assert len(parse_ptx_modules(text + text)) == 2

@@ -102,10 +102,10 @@ class Context(NamedTuple):
     def attribute(self, raw: tuple[Any, ...], name: str) -> Any:
         """Return an attribute of an instruction (see `kanalyze.ptx.ir._Deferred`)."""
         _, match, bind = raw
-        if name == "opcode":
-            return match[2]
         if name == "operands":
             return bind(match[3])
+        if name == "opcode":
+            return match[2]
         if name == "guard":
             return guard_of(match[1])
         if name == "pos":

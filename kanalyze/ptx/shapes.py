@@ -239,6 +239,9 @@ def _compile(tree: Tree[Any], text: str, head: int, call: bool) -> OperandsBinde
     except _NeedsLiteral:
         return None
     findall = _SLOT.findall
+    if all(_is_simple(child) for child in tree.children[1:]):
+        simple = _simple.__getitem__
+        return lambda text: tuple(map(simple, findall(text)))
 
     def bind(text: str) -> tuple[Operand, ...]:
         slots = findall(text)
@@ -251,31 +254,25 @@ class _NeedsLiteral(Exception):
     """The operand has an expression to evaluate, so it is not made from slots."""
 
 
-_names: dict[str, Name] = {}
-_immediates: dict[str, Immediate] = {}
+class _Simple(dict[str, Name | Immediate]):
+    """The operand of a name or a literal (which may have a minus sign), shared by all users."""
+
+    def __missing__(self, text: str) -> Name | Immediate:
+        if len(self) >= _MAX_TEXTS:
+            self.clear()
+        made: Name | Immediate
+        if text[0] == "-":
+            value = constants.number(text[1:])
+            made = Immediate(text, None if value is None else -value)
+        elif text[0].isdigit() or text[0] == ".":
+            made = Immediate(text, constants.number(text))
+        else:
+            made = Name(text)
+        self[text] = made
+        return made
 
 
-def name_of(text: str) -> Name:
-    """Return the (shared) `Name` of a text."""
-    known = _names.get(text)
-    if known is None:
-        if len(_names) >= _MAX_TEXTS:
-            _names.clear()
-        known = _names[text] = Name(text)
-    return known
-
-
-def immediate_of(text: str) -> Immediate:
-    """Return the (shared) `Immediate` of a literal, which may have a minus sign in front."""
-    known = _immediates.get(text)
-    if known is None:
-        if len(_immediates) >= _MAX_TEXTS:
-            _immediates.clear()
-        value = constants.number(text.lstrip("-"))
-        if value is not None and text.startswith("-"):
-            value = -value
-        known = _immediates[text] = Immediate(text, value)
-    return known
+_simple = _Simple()
 
 
 def _parts(tree: Any) -> list[Any]:
@@ -283,13 +280,15 @@ def _parts(tree: Any) -> list[Any]:
     return [child for child in tree.children if hasattr(child, "data")]
 
 
+def _is_simple(tree: Any) -> bool:
+    """Tell whether an operand is one name or one number."""
+    parts = _parts(tree) if tree.data == "expression" else []
+    return len(parts) == 1 and parts[0].data in ("name", "number")
+
+
 def _sign(part: Any) -> str:
     """The text of a sign or an operator node, else the empty string."""
     return str(part.children[0]) if part.data in ("sign", "operator") else ""
-
-
-def _is_integer(text: str) -> bool:
-    return isinstance(constants.number(text), int)
 
 
 def _binder_of(tree: Any, index: dict[int | None, int], call: bool = False) -> Binder:
@@ -305,7 +304,7 @@ def _binder_of(tree: Any, index: dict[int | None, int], call: bool = False) -> B
         return lambda slots: Not(make(slots))
     if len(parts) == 2 and signs[0] == "-" and parts[1].data == "number":
         at = index[parts[1].children[0].start_pos]
-        return lambda slots: immediate_of("-" + slots[at])
+        return lambda slots: _simple["-" + slots[at]]
     if "|" in signs and not call:
         cut = signs.index("|")
         first = _side(parts[:cut], index)
@@ -327,10 +326,10 @@ def _side(parts: list[Any], index: dict[int | None, int]) -> Binder:
 def _primary(part: Any, index: dict[int | None, int], call: bool = False) -> Binder:
     if part.data == "name":
         at = index[part.children[0].start_pos]
-        return lambda slots: name_of(slots[at])
+        return lambda slots: _simple[slots[at]]
     if part.data == "number":
         at = index[part.children[0].start_pos]
-        return lambda slots: immediate_of(slots[at])
+        return lambda slots: _simple[slots[at]]
     if part.data == "vector":
         return _vector(part, index)
     if part.data == "address":
@@ -338,7 +337,7 @@ def _primary(part: Any, index: dict[int | None, int], call: bool = False) -> Bin
     if part.data == "element":
         name = index[part.children[0].start_pos]
         subscript = _binder_of(part.children[1], index)
-        return lambda slots: Address(name_of(slots[name]), 0, (subscript(slots),))
+        return lambda slots: Address(_simple[slots[name]], 0, (subscript(slots),))
     if part.data == "parenthesis" and call:
         inner = _binder_of(part.children[0], index)
         return lambda slots: Vector((inner(slots),))
@@ -369,7 +368,7 @@ def _address(part: Any, index: dict[int | None, int]) -> Binder:
     sign = -1 if "-" in signs else 1
 
     def address(slots: Slots) -> Operand:
-        value = immediate_of(slots[at]).value
+        value = constants.number(slots[at])
         offset = sign * value if isinstance(value, int) else 0
         return Address(base(slots), offset, tuple([make(slots) for make in rest]))
 
@@ -417,7 +416,7 @@ def _literal_address(part: Any, source: str) -> Operand:
     offset = constants.evaluate_parts(["0", *constants.flatten(parts[1:])])
     if not isinstance(offset, int):
         return Address(Immediate(_text(inner, source), None), 0, rest)
-    return Address(name_of(str(parts[0].children[0])), offset, rest)
+    return Address(_simple[str(parts[0].children[0])], offset, rest)
 
 
 def _text(tree: Tree[Any], source: str) -> str:
