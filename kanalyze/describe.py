@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kanalyze.address import accesses as addresses
 from kanalyze.address.bits import Bits
-from kanalyze.address.loops import TripCount
+from kanalyze.address.loops import WAITS_ON_MBARRIER, TripCount
 from kanalyze.address.readable import Reader
 from kanalyze.address.value import Value, leaves, unknown_reasons
 from kanalyze.listing import listing
@@ -167,8 +167,10 @@ class _Describer:
         return {f"tid.{axis}": extent - 1 for axis, extent in axes}
 
     def _counters(self) -> dict[int, str]:
-        loops = sorted(self.cfg.loops, key=lambda loop: loop.header)
-        return {loop.header: "i" if len(loops) == 1 else f"i{n}" for n, loop in enumerate(loops)}
+        """Names of iteration numbers; a loop that only waits for something needs none."""
+        trips = self.found.solved.trips
+        counting = sorted(h for h, trip in trips.items() if trip.reason != WAITS_ON_MBARRIER)
+        return {h: "i" if len(counting) == 1 else f"i{n}" for n, h in enumerate(counting)}
 
     def _named(self) -> dict[Value, str]:
         """Names of the author's for parts of addresses and conditions."""
@@ -439,7 +441,7 @@ class _Describer:
                     header=header.name,
                     depth=loop.depth,
                     trip_count=text,
-                    counter=self.reader.loops[loop.header],
+                    counter=self.reader.loops.get(loop.header),
                     line=min(lines, default=0),
                     last_line=max(lines, default=0),
                     source=self._source(branches[-1].loc) if branches else None,

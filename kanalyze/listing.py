@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kanalyze.address.loops import WAITS_ON_MBARRIER
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
@@ -147,6 +148,9 @@ class _Listing:
         self.lines.append(doc.ListingLine("mark", 0, text, depth, None, ()))
 
     def _mark_loop(self, loop: doc.Loop, depth: int) -> None:
+        if loop.counter is None:
+            self._mark(f"loop {loop.header}: {WAITS_ON_MBARRIER}", depth)
+            return
         count = f"runs {loop.trip_count} times" if loop.trip_count else "trip count not known"
         steady = any(a.stage == "steady" for a in self.kernel.accesses)
         part = ", the steady part of a pipeline" if steady and self._is_pipelined(loop) else ""

@@ -15,6 +15,7 @@ from kanalyze.address.registers import Registers, branch_sides
 from kanalyze.address.value import Value, in_order, leaves, unknown_reasons
 
 _LONGEST_CYCLE = 64
+WAITS_ON_MBARRIER = "spins until an mbarrier completes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +237,9 @@ class _Loop:
             condition = self.pool.make("xor", 1, condition, self.pool.const(1, 1))
         reasons = unknown_reasons(condition)
         if reasons:
-            return TripCount(None, None, f"its condition {reasons[0]}"
-                             if reasons[0].startswith("depends") else reasons[0])  # fmt: skip
+            waits = any("mbarrier" in reason for reason in reasons)
+            reason = WAITS_ON_MBARRIER if waits else f"its condition: {reasons[0]}"
+            return TripCount(None, None, reason)
         tests_first = block == self.header and block not in self.loop.latches
         if block != self.header and block not in self.loop.latches:
             return TripCount(None, None, "the loop is left from its middle")

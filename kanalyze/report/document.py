@@ -54,8 +54,8 @@ class Access:
     ``line`` is its line in the PTX; ``address`` the address as an expression (None: not known,
     ``reason`` says why); ``pointer`` the parameter or variable it starts from; ``condition`` when
     it is executed (for ``cp.async`` with a source size: when it reads), ``condition_source`` the
-    same in the words of the source; ``bytes_per_warp`` the distinct bytes that the 32 lanes of a warp
-    touch if all take part; ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a
+    same in the words of the source; ``bytes_per_warp`` the distinct bytes that the 32 lanes of a
+    warp touch if all take part; ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a
     copy in front of a pipelined loop whose steady part ("steady") does the same for later tiles.
     """
 
@@ -86,13 +86,13 @@ class Loop:
     """A natural loop: its header's label, nesting depth, and how often its body runs.
 
     ``trip_count`` is an expression (once the loop is entered), None where it is not known;
-    ``counter`` is the name of its iteration number in addresses.
+    ``counter`` is the name of its iteration number in addresses, None for a loop that only waits.
     """
 
     header: str
     depth: int
     trip_count: str | None
-    counter: str
+    counter: str | None
     line: int
     last_line: int
     source: Source | None
