@@ -109,6 +109,12 @@ def test_a_label_of_an_outer_scope():
     assert len(cfg.loops) == 1
 
 
+def test_a_label_of_an_outer_scope_before_one_beside():
+    cfg = build(function("{\nL:\nmov.u32 %r1, 1;\n}\n{\n@%p bra L;\n}\nret;\nL:\nexit;"))
+    assert cfg.loops == ()
+    assert ("entry", "L") in edges(cfg)
+
+
 def test_brx():
     cfg = build(
         function("ts: .branchtargets A, B;\nbrx.idx %r1, ts;\nA:\nret;\nB:\nret;\nC:\nret;")
@@ -162,7 +168,7 @@ def test_names_of_nested_registers():
     assert nested.scopes == (-1, 0, 1, 0)
     assert [names.unique("t", scope) for scope in range(4)] == ["t", "t@1", "t@1", "t@3"]
     assert [names.unique("%r2", scope) for scope in range(4)] == ["%r2", "%r2@1", "%r2@1", "%r2"]
-    assert names.unique("%r7", 2) == "%r7"
+    assert (names.unique("%r3", 2), names.unique("%r7", 2)) == ("%r3", "%r7")
     assert Names(function("{\nmov.u32 t, 1;\n}")).unique("t", 1) == "t"
 
 

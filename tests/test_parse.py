@@ -320,6 +320,13 @@ def test_line_ends_marks_and_trailing_nul(end, before, after):
     assert read.functions == parse_ptx(TEXT).functions
 
 
+def test_a_byte_order_mark_has_no_width():
+    text = "\ufeff.version 8.7 .target sm_90 .entry k() { ret; }"
+    read = parse_ptx(text)
+    assert read.functions[0].pos == Pos(1, text.index(".entry"))
+    assert [i.pos for i in read.functions[0].instructions] == [Pos(1, text.index("ret"))]
+
+
 def test_things_in_comments_and_strings_are_no_statements():
     body = (
         module(
@@ -369,14 +376,17 @@ def test_operands_are_bound_to_their_own_slots():
     body = (
         module(
             "ld.global.b32 %r1, [%rd1+4];\nld.global.b32 %r2, [%rd2+8];\n"
-            "call (r1), f, (a);\ncall (r2), g, (b);\nmov.u32 a, (4);\nmov.u32 b, (5);"
+            "call (r1), f, (a);\ncall (r2), g, (b);\nmov.u32 a, (4);\nmov.u32 b, (5);\n"
+            "call f, (a);\nmov.u32 f, (a);"
         )
         .functions[0]
         .body
     )
     assert body[1].operands == (Name("%r2"), Address(Name("%rd2"), 8))
     assert body[3].operands == (Vector(n("r2")), Name("g"), Vector(n("b")))
-    assert [i.operands[1].value for i in body[4:]] == [4, 5]
+    assert [i.operands[1].value for i in body[4:6]] == [4, 5]
+    assert body[6].operands == (Name("f"), Vector(n("a")))
+    assert body[7].operands == (Name("f"), Immediate("(a)", None))
 
 
 def test_importing_the_ir_does_not_import_lark():

@@ -15,6 +15,7 @@ _SLOT = re.compile(
     |([%A-Za-z_$][\w$]*(?:\.[\w$]+)*)|(\d[\w.]*)|("(?:[^"\\]|\\.)*")""",
     re.ASCII | re.VERBOSE,
 )
+_SLOTTED = ("NAME", "NUMBER")
 _MAX_TREES = 20_000
 
 SPACES = frozenset({"reg", "sreg", "const", "global", "local", "param", "shared", "tex"})
@@ -26,7 +27,7 @@ _TYPE = re.compile(r"[a-z]+(\d+)(?:x(\d+))?$")
 class Bound:
     """A statement: the tree of its shape, and its own names and numbers."""
 
-    def __init__(self, tree: Any, index: dict[int, int], slots: list[re.Match[str]]):
+    def __init__(self, tree: Any, index: dict[int, int], slots: list[tuple[str, int]]):
         self.tree = tree
         self._index = index
         self._slots = slots
@@ -37,7 +38,7 @@ class Bound:
 
     def offset(self, token: Any) -> int:
         """Return where this statement has what its shape has as ``token``."""
-        return self._slots[self._index[token.start_pos]].start()
+        return self._slots[self._index[token.start_pos]][1]
 
     def number(self, token: Any) -> int:
         """Return the integer that stands where the shape has ``token``."""
@@ -54,18 +55,28 @@ def bound(start: str, text: str) -> Bound:
     Raises:
         ShapeError: the statement does not fit; the offset is into ``text``.
     """
-    slots: list[re.Match[str]] = []
+    slots: list[tuple[str, int]] = []
 
     def slot(match: re.Match[str]) -> str:
-        slots.append(match)
         kind = match.lastindex
-        return match[0] if kind == 1 else "n" if kind == 2 else "0" if kind == 3 else '"'
+        if kind == 1:
+            return match[0]
+        if kind == 4:
+            return '"'
+        slots.append((match[0], match.start()))
+        if kind == 2:
+            return "n"
+        return "0" if constants.number(match[0]) is not None else match[0]
 
     shape = _SLOT.sub(slot, text)
     known = _trees.get((start, shape))
     if known is None:
         tree = tree_of(start, text)
-        index = {m.start(): number for number, m in enumerate(_SLOT.finditer(text))}
+        tokens = [t for t in tree.scan_values(lambda v: hasattr(v, "type")) if t.type in _SLOTTED]
+        found = sorted((t.start_pos, str(t)) for t in tokens)
+        index = {start: number for number, (start, _) in enumerate(found)}
+        if found != [(start, text) for text, start in slots]:  # cut differently: not for others
+            return Bound(tree, index, [(text, start) for start, text in found])
         if len(_trees) >= _MAX_TREES:
             _trees.clear()
         known = _trees[start, shape] = tree, index

@@ -154,6 +154,7 @@ class _ModuleReader:
         self._version: str | None = None
         self._target: tuple[str, ...] = ()
         self._target_at = start
+        self._next_ptx = -1
         self._address_size: int | None = None
         self._variables: list[Variable] = []
         self._functions: list[Function] = []
@@ -254,11 +255,13 @@ class _ModuleReader:
 
     def _junk(self, at: int, end: int) -> int:
         """Skip text that is no PTX; return where PTX may go on."""
-        found = _PTX_START.search(self._text, at)
-        stop = found.start() if found else end
-        if _CUOBJDUMP.search(self._text, at, stop) and stop < end:
+        if self._next_ptx < at:
+            found = _PTX_START.search(self._text, at)
+            self._next_ptx = found.start() if found else end
+        stop = self._next_ptx
+        if stop < end and _CUOBJDUMP.search(self._text, at, min(stop, at + 1000)):
             return stop
-        if self._functions and (found is None or _MODULE_START.match(self._text, stop)):
+        if self._functions and (stop >= end or _MODULE_START.match(self._text, stop)):
             self.warn("found text behind the PTX, which is skipped", at)
         else:
             word = self._text[at : at + 20].split()[0]
