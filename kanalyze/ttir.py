@@ -64,15 +64,23 @@ class Ttir:
         return {"schema": SCHEMA, **data, "notes": list(self.notes), "unknown": unknown}
 
 
-def read(text: str, kernel: str, arch: str, file: str, notes: tuple[str, ...] = ()) -> Ttir:
+def read(
+    text: str,
+    kernel: str,
+    arch: str,
+    file: str,
+    notes: tuple[str, ...] = (),
+    first_column: int = 1,
+) -> Ttir:
     """Read TTIR text.
 
     Args:
         text: as Triton prints it, with locations.
         kernel, arch, file: what it is of.
         notes: carried along.
+        first_column: number of the first column in the text (0 in Triton up to 3.6).
     """
-    reader = _Reader()
+    reader = _Reader(1 - first_column)
     definitions: dict[str, str] = {}
     rows: list[tuple[int, str, str | None]] = []
     for number, raw in enumerate(text.splitlines(), 1):
@@ -161,7 +169,8 @@ def _with_regions(rows: list[tuple[str, str | None]]) -> list[str | None]:
 class _Reader:
     """Locations to the places they name; what cannot be read names none."""
 
-    def __init__(self) -> None:
+    def __init__(self, column_shift: int) -> None:
+        self.column_shift = column_shift
         self.definitions: Mapping[str, str] = {}
         self.known: dict[str, tuple[Place, ...]] = {}
 
@@ -194,7 +203,8 @@ class _Reader:
         if place:
             if place[2] == "0":
                 return ()
-            return (Place(_unquoted(place[1]), int(place[2]), int(place[3])),)
+            column = int(place[3]) + self.column_shift
+            return (Place(_unquoted(place[1]), int(place[2]), column),)
         named = re.fullmatch(r'"(?:[^"\\]|\\.)*"\((.*)\)', text)
         return self.chain(named[1], depth) if named else ()
 

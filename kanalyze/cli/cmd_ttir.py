@@ -46,7 +46,8 @@ def command(
     result = shared.compiled(shared.compilable(target, options, "ttir"), options)
     shown = SourceFile.read(result.source_file).shown
     notes = (shared.facts_of(result), *result.notes)
-    report = ttir.read(result.ttir, result.name, result.arch, shown, notes)
+    base = int(result.metadata.get("loc_column_base", 1))
+    report = ttir.read(result.ttir, result.name, result.arch, shown, notes, base)
     if format_ == "json":
         from kanalyze.report.as_json import dumps
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TextIO
 
 from kanalyze.errors import InputError
-from kanalyze.text import escaped as escaped
-from kanalyze.text import is_hostile
+from kanalyze.report.safe import escaped as escaped
+from kanalyze.report.safe import is_hostile
 
 PIPED_WIDTH = 100
 _ASCII = str.maketrans(

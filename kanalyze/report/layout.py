@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
 
-from kanalyze.text import escaped
+from kanalyze.report.safe import escaped
 
 Segment = tuple[str, str]
 """A text and the name of its style in `STYLES`."""
@@ -73,12 +73,12 @@ class Page:
             lead: stands in front of the first line.
             rest: stands in front of further lines; spaces as wide as ``lead`` if left out.
         """
-        lead = [(escaped(t), s) for t, s in lead]
+        lead = _safe(lead)
         taken = sum(cell_len(t) for t, _ in lead)
-        after = [(escaped(t), s) for t, s in rest] if rest is not None else [(" " * taken, "")]
+        after = _safe(rest) if rest is not None else [(" " * taken, "")]
         room = max(12, self.width - taken)
         hang = min(hang, room // 2)
-        parts = _wrapped([(escaped(t), s) for t, s in segments if t], room, hang)
+        parts = _wrapped(_safe(segments), room, hang)
         for index, part in enumerate(parts):
             if index == 0:
                 self._lines.append([*lead, *part])
@@ -91,6 +91,10 @@ class Page:
             self._lines.pop()
         shown = _colored if color else _plain
         return "".join(shown(line) + "\n" for line in self._lines).replace(NBSP, " ")
+
+
+def _safe(segments: Iterable[Segment]) -> list[Segment]:
+    return [(escaped(t.replace("\t", "    "), NBSP), style) for t, style in segments if t]
 
 
 def _plain(line: Iterable[Segment]) -> str:
@@ -149,4 +153,11 @@ def _cut(segments: list[Segment], cuts: list[int]) -> list[list[Segment]]:
             text = text[take:]
             if position == cuts[len(lines) - 1] and len(lines) < len(cuts):
                 lines.append([])
-    return [line for line in lines if line]
+    return [_stripped(line) for line in lines if line]
+
+
+def _stripped(line: list[Segment]) -> list[Segment]:
+    """The line without spaces at its end, which may stand beyond the last column."""
+    while line and not line[-1][0].strip(" "):
+        line = line[:-1]
+    return [*line[:-1], (line[-1][0].rstrip(" "), line[-1][1])] if line else []

@@ -41,7 +41,7 @@ def render(
     page = Page(width)
     for index, kernel in enumerate(report.kernels):
         if quiet:
-            page.line(*_quiet(kernel), hang=2)
+            page.line(*_quiet(kernel, _unread(report, kernel)), hang=2)
             continue
         if index:
             page.blank()
@@ -87,7 +87,12 @@ def _widths(space: str, kind: str, traffic: Traffic) -> str:
     )
 
 
-def _quiet(kernel: doc.Kernel) -> list[Segment]:
+def _unread(report: doc.Report, kernel: doc.Kernel) -> int:
+    """How many statements of the kernel's file could not be read."""
+    return sum(s.file == kernel.file and s.line > 0 for s in report.skipped)
+
+
+def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
     loads, load_bytes = _total(t for _, t in loads_of(kernel))
     stores, store_bytes = _total(
         t for k, t in kernel.memory.get("global", {}).items() if k in ("store", "bulk_store")
@@ -112,6 +117,8 @@ def _quiet(kernel: doc.Kernel) -> list[Segment]:
         parts.append(f"spills {kernel.spill_store_bytes} B")
     analysed = kernel.analysed
     parts.append(f"{analysed.accesses} of {analysed.of} accesses analysed")
+    if unread:
+        parts.append(f"{_plural(unread, 'statement')} of the file not read")
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]
 
 
@@ -121,6 +128,7 @@ class _Summary:
     def __init__(self, page: Page, report: doc.Report, kernel: doc.Kernel):
         self.page = page
         self.kernel = kernel
+        self.unread = _unread(report, kernel)
         prefix = f"{kernel.name}."
         self.reasons = {
             u.field.removeprefix(prefix): u.reason
@@ -165,6 +173,12 @@ class _Summary:
         return f"{value}{unit}"
 
     def _analysed(self) -> None:
+        if self.unread:
+            self.row(
+                "incomplete",
+                (f"{_plural(self.unread, 'statement')} of the file could not be read", "bad"),
+                (" (listed at the end): the counts below lack them", ""),
+            )
         analysed = self.kernel.analysed
         text = f"{analysed.accesses} of {analysed.of} accesses analysed"
         if analysed.of == 0:
@@ -307,7 +321,7 @@ class _Summary:
                 "loops" if index == 0 else "",
                 (loop.header, "loop"),
                 (f", lines {loop.line}-{loop.last_line}{where}{depth}: ", ""),
-                (f"{count}, counter {loop.counter}", ""),
+                (count + (f", counter {loop.counter}" if loop.counter else ""), ""),
             )
 
     def _params(self) -> None:

@@ -1,0 +1,129 @@
+"""kanalyze as a process: streams, signals, pipes, and what is imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Process = Callable[..., subprocess.CompletedProcess[str]]
+ROOT = Path(__file__).parents[1]
+HEAVY = ("triton", "torch", "lark", "networkx", "numpy", "rich")
+
+
+def modules_after(code: str) -> set[str]:
+    listing = "import sys; print('\\n'.join(sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{listing}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ptx", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "from kanalyze.cli import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit as error:\n    assert not error.code"
+    )
+    loaded = modules_after(code)
+    assert "kanalyze" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_list_works_without_triton() -> None:
+    code = (
+        "import sys\nsys.modules['triton'] = None\n"
+        "from kanalyze.cli import main\n"
+        "try:\n    main(['list'])\nexcept SystemExit as error:\n    assert not error.code"
+    )
+    assert "numpy" not in modules_after(code)
+
+
+def test_results_go_to_standard_output_and_the_rest_to_standard_error(process: Process) -> None:
+    done = process("ptx", "gelu", "missing.ptx", "-q")
+    assert done.returncode == 3
+    assert "gelu_kernel" in done.stdout
+    assert "missing.ptx" not in done.stdout
+    assert done.stderr == "error: missing.ptx: No such file or directory\n"
+
+
+def test_a_reader_that_leaves_early(process: Process, shared_cache: Path) -> None:
+    process("ptx", "flash_attention", "--arch", "sm_100", "-q")
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m kanalyze ptx flash_attention"
+         " --arch sm_100 --format json --listing | head -1"],
+        cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "KANALYZE_CACHE_DIR": str(shared_cache)},
+    )  # fmt: skip
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_ctrl_c_while_compiling(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kanalyze", "ptx", "flash_attention", "--arch", "sm_100"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "KANALYZE_CACHE_DIR": str(tmp_path / "cache")},
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "cache" / "triton").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert "interrupted" in err
+
+
+def test_a_full_disk_is_an_error(process: Process) -> None:
+    with open("/dev/full", "w") as full:
+        done = process("list", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 3
+    assert done.stderr == "error: standard output: cannot be written: No space left on device\n"
+
+
+def test_a_terminal_that_knows_ascii_only(process: Process) -> None:
+    done = process("ptx", "gelu", env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    assert "ld.global 2 x v4.b32" in done.stdout
+
+
+def test_only_long_text_on_a_terminal_is_paged(shared_cache: Path) -> None:
+    pty = pytest.importorskip("pty")
+
+    def run(*arguments: str) -> str:
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ |= {"PAGER": "sed s/^/paged:/", "TERM": "xterm", "LINES": "24"}
+            os.execv(sys.executable, [sys.executable, "-m", "kanalyze", *arguments])
+        shown = b""
+        try:
+            while piece := os.read(terminal, 65536):
+                shown += piece
+        except OSError:
+            pass
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        return shown.decode()
+
+    shown = run("ptx", "gelu")
+    assert "paged:" in shown
+    assert "\x1b[" in shown
+    assert "paged:" not in run("ptx", "gelu", "--no-pager")
+    assert "paged:" not in run("ptx", "gelu", "--quiet")
+
+
+def test_the_module_and_the_script_are_the_same(process: Process) -> None:
+    done = process("--version")
+    code = "import sys; sys.argv = ['kanalyze', '--version']; from kanalyze.cli import main; main()"
+    script = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == script.stdout != ""
