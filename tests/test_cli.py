@@ -240,6 +240,8 @@ def test_a_launch_record_names_the_ptx_beside_it(copy: Path) -> None:
     result = kanalyze("ptx", "--launch", str(record))
     assert result.exit_code == 0
     assert "source + 4*tid.x" in result.stdout
+    assert "launch of copy from" in result.stdout
+    assert "grid 4 x 1 x 1, block 32 x 1 x 1" in " ".join(result.stdout.split())
     copy.unlink()
     result = kanalyze("ptx", "--launch", str(record))
     assert result.exit_code == 3

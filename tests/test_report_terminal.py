@@ -198,7 +198,7 @@ def test_findings_are_shown() -> None:
 
 def test_long_register_lists_are_shortened_with_their_length() -> None:
     registers = ", ".join(f"%r{i}" for i in range(128))
-    assert shortened(f"op {{{registers}}}, %rd1") == (
+    assert shortened(f"op {{{registers}}}, %rd1").replace("\N{NO-BREAK SPACE}", " ") == (
         "op {%r0, %r1, %r2, … 128 in all …, %r126, %r127}, %rd1"
     )
     short = "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]"

@@ -249,7 +249,7 @@ def facts_of(result: Compiled) -> str:
     values = [
         f"{name}={value}"
         for name, value in {**result.arguments, **result.constexprs}.items()
-        if isinstance(value, int | float | str)
+        if not isinstance(value, tuple)  # a pointer
     ]
     values += [
         f"{name}={result.metadata[name]}"

@@ -91,11 +91,27 @@ def _subjects(
     try:
         for file in _files(target):
             try:
-                yield from _of_file(file, options, launch)
+                for subject in _of_file(file, options, launch):
+                    notes = (*_launch_facts(launch, options.record), *subject.notes)
+                    yield dataclasses.replace(subject, notes=notes)
             except (InputError, MissingToolError) as error:
                 trouble.add(error, file)
     except InputError as error:
         trouble.add(error, target)
+
+
+def _launch_facts(launch: Launch | None, record: str | None) -> list[str]:
+    """What a launch record says, in one line."""
+    if launch is None:
+        return []
+    values = [
+        f"{p.name}={p.value}"
+        for p in launch.params
+        if p.value is not None and not p.type.startswith("*")
+    ]
+    device = f" on {launch.device}" if launch.device else ""
+    shape = f"grid {' x '.join(map(str, launch.grid))}, block {' x '.join(map(str, launch.block))}"
+    return [f"launch of {launch.kernel}{device} from {record}: {', '.join([shape, *values])}"]
 
 
 def _files(target: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kanalyze.report import document as doc
-from kanalyze.report.layout import Page, Segment
+from kanalyze.report.layout import NBSP, Page, Segment
 
 _LIST = re.compile(r"\{[^{}]*\}")
 _LONG_LIST = 10
@@ -21,7 +21,8 @@ def shortened(text: str) -> str:
         if len(items) <= _LONG_LIST:
             return match[0]
         head, tail = ", ".join(items[:_KEEP]), ", ".join(items[-_KEEP + 1 :])
-        return f"{{{head}, … {len(items)} in all …, {tail}}}"
+        count = f"… {len(items)} in all …".replace(" ", NBSP)
+        return f"{{{head}, {count}, {tail}}}"
 
     return _LIST.sub(short, text)
 

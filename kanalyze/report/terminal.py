@@ -230,7 +230,8 @@ class _Summary:
             else:
                 unused.append(space)
         if unused:
-            self.row("not used", (", ".join(unused), "dim"))
+            listed = " or ".join(", ".join(unused).rsplit(", ", 1))
+            self.row("", (f"no {listed} accesses in the PTX", "dim"))
 
     def _traffic(self, label: str, space: str, parts: list[tuple[str, Traffic]]) -> None:
         parts = [(kind, t) for kind, t in parts if t.instructions]
@@ -341,7 +342,7 @@ class _Summary:
         more = len(ordered) - _TOP_OPCODES
         if more > 0:
             rest = sum(n for _, n in ordered[_TOP_OPCODES:])
-            shown += f", and {rest} of {more} other opcodes"
+            shown += f", and {rest} of {_plural(more, 'other opcode')}"
         blocks = _plural(kernel.blocks, "basic block")
         self.row(
             "opcodes",
