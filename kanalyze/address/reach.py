@@ -1,0 +1,108 @@
+"""When a block of the control-flow graph is executed, as a predicate.
+
+What: for each basic block the condition, over threads, blocks and iterations of the loops around it,
+that a thread comes through it — in one iteration of those loops, provided that they are entered.
+Formula: a block that post-dominates its dominator is executed when that one is; any other when one
+of its edges is taken. A loop's own exit does not matter: it ends.
+Source: control dependence after Ferrante, Ottenstein and Warren (1987).
+"""
+
+from __future__ import annotations
+
+from kanalyze.address.loops import Solved
+from kanalyze.address.registers import branch_sides
+from kanalyze.address.value import Value
+from kanalyze.ptx.cfg import Cfg, Loop
+
+
+def reach(cfg: Cfg, solved: Solved) -> dict[int, Value]:
+    """Each reachable block's predicate; unknown leaves where a branch depends on data."""
+    return _Reach(cfg, solved).run()
+
+
+class _Reach:
+    def __init__(self, cfg: Cfg, solved: Solved):
+        self.cfg = cfg
+        self.solved = solved
+        self.pool = solved.registers.pool
+        self.headers = {loop.header: loop for loop in cfg.loops}
+        self.found: dict[int, Value] = {}
+
+    def run(self) -> dict[int, Value]:
+        for block in self.cfg.order:
+            self.found[block] = self._of(block)
+        return self.found
+
+    def _of(self, block: int) -> Value:
+        above = self.cfg.idom.get(block)
+        if above is None:
+            return self.pool.const(1, 1)
+        above = self._outside_of_other_loops(above, block)
+        if self._post_dominates(block, above):
+            return self.found[above]
+        total: Value | None = None
+        for predecessor in self.cfg.graph.predecessors(block):
+            if block in self.headers and predecessor in self.headers[block].body:
+                continue  # a back edge
+            term = self._through(predecessor, block)
+            total = term if total is None else self._or(total, term)
+        assert total is not None
+        return total
+
+    def _loops_around(self, block: int) -> list[Loop]:
+        return [loop for loop in self.cfg.loops if block in loop.body]
+
+    def _outside_of_other_loops(self, above: int, block: int) -> int:
+        """The nearest dominator that is in no loop which ``block`` is not in."""
+        while True:
+            left = [loop for loop in self._loops_around(above) if block not in loop.body]
+            if not left:
+                return above
+            outermost = min(left, key=lambda loop: loop.depth)
+            outside = self.cfg.idom.get(outermost.header)
+            if outside is None:
+                return above
+            above = outside
+
+    def _post_dominates(self, block: int, above: int) -> bool:
+        node: int | None = above
+        while node is not None and node != block:
+            node = self.cfg.ipdom.get(node)
+        return node == block
+
+    def _through(self, predecessor: int, block: int) -> Value:
+        """The predicate of the edge ``predecessor`` → ``block``."""
+        left = [loop for loop in self._loops_around(predecessor) if block not in loop.body]
+        if left:
+            outermost = min(left, key=lambda loop: loop.depth)
+            exits = {successor for _, successor in outermost.exits}
+            entered = self.found[outermost.header]
+            if exits == {block}:
+                return entered
+            return self.pool.unknown(
+                ("exit", predecessor, block), "a loop is left in more than one way", 1
+            )
+        reached = self.found.get(predecessor)
+        if reached is None:
+            return self.pool.unknown(("edge", predecessor, block), "irreducible control flow", 1)
+        successors = list(self.cfg.graph.successors(predecessor))
+        if len(successors) == 1:
+            return reached
+        condition = self.solved.registers.conditions.get(predecessor)
+        taken, following = branch_sides(self.cfg, predecessor)
+        if condition is None or taken is None or taken == following:
+            return self.pool.unknown(("edge", predecessor, block), "a branch table", 1)
+        (condition,) = self.solved.resolve([condition], predecessor)
+        if block != taken:
+            condition = self.pool.make("xor", 1, condition, self.pool.const(1, 1))
+        return self.pool.make("and", 1, reached, condition)
+
+    def _or(self, left: Value, right: Value) -> Value:
+        """A disjunction; ``a and c or a and not c`` is ``a``."""
+        if left.op == right.op == "and" and left.args[0] is right.args[0]:
+            one, other = left.args[1], right.args[1]
+            if self.pool.make("xor", 1, one, self.pool.const(1, 1)) is other:
+                return left.args[0]
+            if self.pool.make("xor", 1, other, self.pool.const(1, 1)) is one:
+                return left.args[0]
+        return self.pool.make("or", 1, left, right)
