@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from kanalyze.address.linear import Sum, combine, sum_of, value_of
 from kanalyze.address.registers import Registers, branch_sides
-from kanalyze.address.value import Value, in_order, leaves, unknown_reasons
+from kanalyze.address.value import Value, evaluate, in_order, leaves, unknown_reasons
 
 _LONGEST_CYCLE = 64
+_MOST_TRIED = 1 << 16
 WAITS_ON_MBARRIER = "spins until an mbarrier completes"
 
 
@@ -243,14 +246,25 @@ class _Loop:
         tests_first = block == self.header and block not in self.loop.latches
         if block != self.header and block not in self.loop.latches:
             return TripCount(None, None, "the loop is left from its middle")
-        steps = self._steps_until_false(condition)
-        if steps is None:
+        last = self._steps_until_false(condition)
+        if last is None:
+            last = self._first_false(condition)
+        if last is None:
             return TripCount(None, None, "its condition is not a comparison with a counter")
-        last = value_of(self.pool, steps) if isinstance(steps, Sum) else steps
         count = last
         if not tests_first:
             count = self._plus_one(last)
         return TripCount(count, last, None, tests_first)
+
+    def _first_false(self, condition: Value) -> Value | None:
+        """The same, tried out, for a condition that depends on nothing but the iteration."""
+        given = [n for n in in_order([condition]) if not n.args and n.op != "const"]
+        if any(n.op != "iter" or n.payload != self.header for n in given):
+            return None
+        numbers = np.arange(_MOST_TRIED)
+        (held,) = evaluate([condition], {}, {}, {self.header: numbers})
+        over = np.flatnonzero(held == 0)
+        return self.pool.const(int(over[0]), 32) if len(over) else None
 
     def _plus_one(self, last: Value) -> Value:
         """``last + 1``; inside a rounded-up division, so that ``ceil((K-64)/64) + 1`` is K/64."""

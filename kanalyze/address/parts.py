@@ -175,11 +175,24 @@ def _used_bits(array: Array) -> int:
     return int(np.bitwise_or.reduce(array, axis=None))
 
 
+def _settled(value: Parts) -> Parts:
+    """The same with parts that begin at 0; what they began at is in the constant."""
+    constant = 0
+    arrays: list[Array] = []
+    for axes, part in value.parts.items():
+        least = int(part.min())
+        constant += least
+        if axes:
+            arrays.append(part - np.int64(least))
+    return add(of_arrays(arrays), number(constant, next(iter(value.parts.values())).ndim))
+
+
 def bitwise(op: str, left: Parts, right: Parts) -> Parts:
     """``and``, ``or``, ``xor``; part by part where the parts use different bits."""
     if op == "and" and right.constant is not None and right.constant >= 0:
         return _mask(left, right.constant)
     if left.low >= 0 and right.low >= 0:
+        left, right = _settled(left), _settled(right)
         groups: dict[Axes, list[Array]] = {}
         for side, value in enumerate((left, right)):
             for axes, part in value.parts.items():
@@ -205,7 +218,7 @@ def _mask(value: Parts, mask: int) -> Parts:
     if run & (run - 1) == 0:  # the ones are contiguous
         return scale(floor_divide(remainder(value, low * run), low), low)
     split = divide(value, 1 << mask.bit_length())
-    inner = split[1] if split is not None else value
+    inner = _settled(split[1] if split is not None else value)
     used = [_used_bits(p) for p in inner.parts.values()]
     if all(int(p.min()) >= 0 for p in inner.parts.values()) and sum(used) == reduce(
         lambda x, y: x | y, used, 0

@@ -3,7 +3,8 @@
 What: for each basic block the condition, over threads, blocks and iterations of the loops around it,
 that a thread comes through it — in one iteration of those loops, provided that they are entered.
 Formula: a block that post-dominates its dominator is executed when that one is; any other when one
-of its edges is taken. A loop's own exit does not matter: it ends.
+of its edges is taken. A loop's own exit does not matter: it ends. A way that cannot but end
+in ``trap`` (a failed assertion) is not taken: the launch would not complete.
 Source: control dependence after Ferrante, Ottenstein and Warren (1987).
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from kanalyze.address.loops import Solved
 from kanalyze.address.registers import branch_sides
 from kanalyze.address.value import Value
-from kanalyze.ptx.cfg import Cfg, Loop
+from kanalyze.ptx.cfg import Cfg, Loop, dominators
 
 
 def reach(cfg: Cfg, solved: Solved) -> dict[int, Value]:
@@ -27,10 +28,14 @@ class _Reach:
         self.pool = solved.registers.pool
         self.headers = {loop.header: loop for loop in cfg.loops}
         self.found: dict[int, Value] = {}
+        self.alive = _alive(cfg)
+        graph = cfg.graph.subgraph([*self.alive, cfg.exit])
+        self.ipdom = dominators(graph.predecessors, graph.successors, cfg.exit)
 
     def run(self) -> dict[int, Value]:
         for block in self.cfg.order:
-            self.found[block] = self._of(block)
+            never = block not in self.alive
+            self.found[block] = self.pool.const(0, 1) if never else self._of(block)
         return self.found
 
     def _of(self, block: int) -> Value:
@@ -67,7 +72,7 @@ class _Reach:
     def _post_dominates(self, block: int, above: int) -> bool:
         node: int | None = above
         while node is not None and node != block:
-            node = self.cfg.ipdom.get(node)
+            node = self.ipdom.get(node)
         return node == block
 
     def _through(self, predecessor: int, block: int) -> Value:
@@ -85,7 +90,11 @@ class _Reach:
         reached = self.found.get(predecessor)
         if reached is None:
             return self.pool.unknown(("edge", predecessor, block), "irreducible control flow", 1)
-        successors = list(self.cfg.graph.successors(predecessor))
+        successors = [
+            s
+            for s in self.cfg.graph.successors(predecessor)
+            if s in self.alive or s == self.cfg.exit
+        ]
         if len(successors) == 1:
             return reached
         condition = self.solved.registers.conditions.get(predecessor)
@@ -106,3 +115,19 @@ class _Reach:
             if self.pool.make("xor", 1, other, self.pool.const(1, 1)) is one:
                 return left.args[0]
         return self.pool.make("or", 1, left, right)
+
+
+def _alive(cfg: Cfg) -> set[int]:
+    """The blocks from which the function can be left by other means than ``trap``."""
+    pending = [
+        block
+        for block in cfg.graph.predecessors(cfg.exit)
+        if not cfg.blocks[block].instructions or cfg.blocks[block].instructions[-1].base != "trap"
+    ]
+    alive: set[int] = set()
+    while pending:
+        block = pending.pop()
+        if block not in alive:
+            alive.add(block)
+            pending += cfg.graph.predecessors(block)
+    return alive
