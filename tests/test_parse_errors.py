@@ -63,6 +63,12 @@ def test_unterminated(body, message, pos):
     assert diagnosed(body)[0] == ("error", message, pos)
 
 
+def test_a_long_comment_at_the_end_takes_no_long_time():
+    ((_, message, pos),) = diagnosed("ret;\n" + "/" * 1_000_000)
+    assert message == "found the end of the file in a body, expected '}'"
+    assert pos == Pos(7, 1_000_001)
+
+
 def test_a_truncated_header_names_the_place():
     (found,) = parse_ptx(".version 8.7\n.target sm_90\n.entry k(.param .u64 p,\n\n").diagnostics
     assert found.message.startswith("found the end of the file in a function header, expected")

@@ -123,6 +123,8 @@ class BodyReader:
                     self._error("the comment is not terminated, expected '*/'", match.start(9))
                     return len(self._text), len(self._text)
                 return close + 2, None
+            elif kind == scan.END:
+                break
             else:
                 if len(texts) >= _BATCH:
                     self._flush()

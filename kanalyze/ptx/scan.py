@@ -19,8 +19,9 @@ _ASM_MARK = r"//[ \t]*(?:begin|end)[ ]inline[ ]asm\b"
 #: Blanks and comments, except the marks around inline assembly.
 _BLANK = rf"(?:\s++|(?!{_ASM_MARK})//[^\r\n]*+)*+"
 
-#: The kinds of `BODY` matches, by ``match.lastindex``.
-INSTRUCTION, LOC, MARK, LABEL, OPEN, CLOSE, BLOCK_COMMENT, OTHER = 3, 4, 5, 6, 7, 8, 9, 10
+#: The kinds of `BODY` matches, by ``match.lastindex``. One of them matches at every place: a
+#: search that failed would try again behind every character of a comment.
+INSTRUCTION, LOC, MARK, LABEL, OPEN, CLOSE, BLOCK_COMMENT, OTHER, END = 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 _INSTRUCTION = r"""
     (?:@(!?\s*+[%$\w]++)\s++)?+
@@ -38,6 +39,7 @@ BODY = re.compile(
       | (\}})
       | (/\*)
       | ([^\s])
+      | (\Z)
     )""",
     re.VERBOSE | re.ASCII,
 )
