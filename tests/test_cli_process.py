@@ -78,7 +78,8 @@ def test_ctrl_c_while_compiling(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 130
+    # CPython may die by the signal itself (a shell shows 130, too) if it was inside of exec().
+    assert process.returncode in (130, -signal.SIGINT)
     assert out == ""
     assert "Traceback" not in err
     assert "interrupted" in err

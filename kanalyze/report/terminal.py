@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from kanalyze.models.counts import Traffic
 from kanalyze.report import document as doc
@@ -39,14 +40,16 @@ def render(
         listing: whether to show the listing, where the report has one.
     """
     page = Page(width)
+    unread = Counter(skipped.file for skipped in report.skipped if skipped.line > 0)
+    reasons = {unknown.field: unknown.reason for unknown in report.unknown}
     for index, kernel in enumerate(report.kernels):
         if quiet:
-            page.line(*_quiet(kernel, _unread(report, kernel)), hang=2)
+            page.line(*_quiet(kernel, unread[kernel.file]), hang=2)
             continue
         if index:
             page.blank()
             page.blank()
-        _Summary(page, report, kernel).show()
+        _Summary(page, kernel, reasons, unread[kernel.file]).show()
         if listing and kernel.listing:
             listing_text.show(page, kernel)
     if not quiet:
@@ -87,11 +90,6 @@ def _widths(space: str, kind: str, traffic: Traffic) -> str:
     )
 
 
-def _unread(report: doc.Report, kernel: doc.Kernel) -> int:
-    """How many statements of the kernel's file could not be read."""
-    return sum(s.file == kernel.file and s.line > 0 for s in report.skipped)
-
-
 def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
     loads, load_bytes = _total(t for _, t in loads_of(kernel))
     stores, store_bytes = _total(
@@ -104,7 +102,8 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
         f"{_plural(stores, 'store')} ({_size(store_bytes)})",
     ]
     elements = kernel.thread_coarsening.elements_per_thread
-    parts.append(f"{'?' if elements is None else elements} elements per thread")
+    counted = "? elements" if elements is None else _plural(elements, "element")
+    parts.append(f"{counted} per thread")
     core = kernel.tensor_core
     parts += [
         f"{n} {name}"
@@ -125,16 +124,11 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
 class _Summary:
     """The block of facts above the listing."""
 
-    def __init__(self, page: Page, report: doc.Report, kernel: doc.Kernel):
+    def __init__(self, page: Page, kernel: doc.Kernel, reasons: Mapping[str, str], unread: int):
         self.page = page
         self.kernel = kernel
-        self.unread = _unread(report, kernel)
-        prefix = f"{kernel.name}."
-        self.reasons = {
-            u.field.removeprefix(prefix): u.reason
-            for u in report.unknown
-            if u.field.startswith(prefix)
-        }
+        self.unread = unread
+        self.reasons = reasons
 
     def show(self) -> None:
         """Add all of it."""
@@ -168,7 +162,7 @@ class _Summary:
     def value(self, field: str, value: object, unit: str = "") -> str:
         """A value, or that it is unknown and why."""
         if value is None:
-            reason = self.reasons.get(field)
+            reason = self.reasons.get(f"{self.kernel.name}.{field}")
             return f"unknown ({reason})" if reason else "unknown"
         return f"{value}{unit}"
 
@@ -342,7 +336,7 @@ class _Summary:
         more = len(ordered) - _TOP_OPCODES
         if more > 0:
             rest = sum(n for _, n in ordered[_TOP_OPCODES:])
-            shown += f", and {rest} of {_plural(more, 'other opcode')}"
+            shown += f", and {_plural(rest, 'instruction')} of {_plural(more, 'other opcode')}"
         blocks = _plural(kernel.blocks, "basic block")
         self.row(
             "opcodes",
