@@ -1,0 +1,99 @@
+"""What a decoded kernel name is: :class:`KernelName`, its :class:`Field`\\ s and :class:`Span`\\ s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Value = str | int | bool | tuple[str, ...]
+Basis = Literal["documented", "generator", "observed", "inferred"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a name: ``text`` stands at ``start:end`` of :attr:`KernelName.text`."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One fact that a name states, and the part of the name that states it.
+
+    Attributes:
+        text: the part of the name; ``KernelName.text[start:end]``.
+        start: first character, counted from 0.
+        end: one past the last character.
+        key: what is stated; ``kanalyze.names.KEYS`` has one line for each key.
+        value: the value, in the vocabulary of ``KEYS``.
+        basis: where the reading comes from. ``documented``: the library's documentation or public
+            source. ``generator``: the public program that writes such names. ``observed``: holds
+            for every name of a shipped library, without a document. ``inferred``: follows from
+            something documented, one step away.
+    """
+
+    text: str
+    start: int
+    end: int
+    key: str
+    value: Value
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """A kernel name and everything that it states.
+
+    Attributes:
+        name: the name as it was given.
+        family: one of ``kanalyze.names.families()``; ``other`` when no grammar accepts the name.
+        truncated: the name was cut (by a profiler); what stands at the cut is not decoded.
+        demangled: the C++ declaration when ``name`` was mangled (GNU spelling), else None.
+        decoded: the values by key. A key that is absent is not stated by the name.
+        fields: every value with the part of the name that states it, in the order of the name.
+        undecoded: the parts that a grammar accepts but whose meaning is not publicly known.
+    """
+
+    name: str
+    family: str
+    truncated: bool
+    demangled: str | None
+    decoded: Mapping[str, Value]
+    fields: tuple[Field, ...]
+    undecoded: tuple[Span, ...]
+
+    @property
+    def text(self) -> str:
+        """The text that all spans count in: ``demangled`` where there is one, else ``name``."""
+        return self.name if self.demangled is None else self.demangled
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name as plain dicts, lists, strings and numbers (for JSON)."""
+        return {
+            "name": self.name,
+            "family": self.family,
+            "truncated": self.truncated,
+            "demangled": self.demangled,
+            "decoded": {key: _plain(value) for key, value in self.decoded.items()},
+            "fields": [
+                {
+                    "text": field.text,
+                    "start": field.start,
+                    "end": field.end,
+                    "key": field.key,
+                    "value": _plain(field.value),
+                    "basis": field.basis,
+                }
+                for field in self.fields
+            ],
+            "undecoded": [
+                {"text": span.text, "start": span.start, "end": span.end} for span in self.undecoded
+            ],
+        }
+
+
+def _plain(value: Value) -> str | int | bool | list[str]:
+    return list(value) if isinstance(value, tuple) else value
