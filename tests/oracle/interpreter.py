@@ -313,7 +313,7 @@ class _Body:
                 scope.labels[label[1]] = len(self.instructions)
                 position = label.end()
                 continue
-            if text.startswith(".loc", position):
+            if re.compile(r"\.loc\s").match(text, position):
                 position = text.index("\n", position)
                 continue
             end = text.index(";", position)
