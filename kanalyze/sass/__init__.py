@@ -1,0 +1,1 @@
+"""SASS, the machine code of NVIDIA GPUs: reader, table of instructions, control flow."""
