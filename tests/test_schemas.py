@@ -15,6 +15,7 @@ from kanalyze.report.document import SCHEMA
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
+USER_KERNELS = Path(__file__).parent / "data" / "user_kernels.py"
 COMMANDS = [
     ["list"],
     ["cache"],
@@ -26,7 +27,7 @@ COMMANDS = [
     ["ttir", "softmax"],
     ["ttir", "flash_attention"],
     ["compile", "gelu", "-o", "OUT"],
-    ["compile", "tests/data/user_kernels.py:copy_kernel", "-o", "OUT",
+    ["compile", f"{USER_KERNELS}:copy_kernel", "-o", "OUT",
      "--signature", "*fp32, *fp32, i32", "--set", "BLOCK=128", "--set", "EVEN=0"],
 ]  # fmt: skip
 
@@ -61,7 +62,9 @@ def test_an_unknown_schema() -> None:
         schemas.load("../ptx")
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "command", COMMANDS, ids=lambda words: " ".join(Path(word).name for word in words)
+)
 def test_the_output_follows_the_schema(command: list[str], tmp_path: Path) -> None:
     command = [str(tmp_path / "out") if word == "OUT" else word for word in command]
     if command[0] != "list":
