@@ -1,0 +1,88 @@
+"""Reader of Chrome traces: PyTorch's (Kineto) and what looks like them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kanalyze.dumps.chrome_ops import Operators, devices_at_the_end, devices_of
+from kanalyze.dumps.chrome_records import (
+    KINDS,
+    Decoder,
+    LaunchArgs,
+    OperatorRecord,
+    Record,
+    one,
+)
+from kanalyze.dumps.chrome_scan import NotATraceError, Scanner
+from kanalyze.dumps.event import Device, Event
+from kanalyze.dumps.source import Source
+from kanalyze.errors import InputError
+
+_NO_ARGS = LaunchArgs()
+
+
+def read(source: Source) -> Iterator[Event]:
+    """Yield what ran on the GPU.
+
+    Raises:
+        InputError: after everything that could be read was yielded.
+    """
+    old = b'"External id"' not in source.head and b'"external id"' in source.head
+    scanner: Scanner[Record] = Scanner(source, Decoder(old).many, one)
+    devices = devices_of(scanner.header) or devices_at_the_end(source)
+    operators = Operators()
+    note, launched_by = operators.note, operators.launched_by
+    file, kinds, no_device = source.name, KINDS, Device()
+    for batch in scanner.batches():
+        for record in batch:
+            made = type(record)  # isinstance is slow on these classes
+            if made is OperatorRecord:
+                note(record)
+            elif made in kinds:
+                launch: Any = record
+                args: LaunchArgs = launch.args or _NO_ARGS
+                identity = args.device
+                device = devices.get(identity) if identity is not None else no_device
+                if device is None:
+                    device = devices[identity] = Device(identity)
+                yield Event(
+                    launch.name,
+                    kinds[made],
+                    1,
+                    launch.dur,
+                    launch.ts,
+                    args.grid,
+                    args.block,
+                    args.registers,
+                    args.shared,
+                    args.stream,
+                    device,
+                    launched_by(args),
+                    {},
+                    file,
+                )
+    scanner.check_tail()
+    source.finish()
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether a text begins like JSON."""
+    text = head.lstrip(b" \t\r\n")
+    return text[:1] == b"{" or re.match(rb"\[\s*[{\]]", text) is not None
+
+
+def read_json(source: Source) -> Iterator[Event]:
+    """The same as `read`; other JSON is refused with what it seems to be.
+
+    Raises:
+        InputError: it is no trace, or damaged.
+    """
+    try:
+        yield from read(source)
+    except NotATraceError as error:
+        raise InputError(
+            f"found {error}, expected a Chrome trace (torch.profiler's export_chrome_trace)",
+            file=source.name,
+        ) from None

@@ -1,0 +1,249 @@
+"""A Chrome trace cut into batches of whole events, in bounded memory, whatever its layout.
+
+A batch is cut at the last text that looks like a boundary between two events. Whether it is one
+is decided by decoding the batch: events in front of a place inside a string or a deeper level are
+no valid JSON list, so a wrong cut cannot pass. Only where that fails are the brackets counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kanalyze.dumps.source import Source
+
+T = TypeVar("T")
+
+EVENT_LIMIT = 16 << 20
+"""Bytes of the longest event (and of the longest header) that is read."""
+
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
+_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+_TRIES = 3
+_LOOK_BACK = 1 << 16
+_SPACE = b" \t\r\n"
+
+
+class NotATraceError(Exception):
+    """The JSON is no Chrome trace; the text says why."""
+
+
+class Scanner(Generic[T]):
+    """Batches of the events of a trace.
+
+    Args:
+        source: the bytes.
+        many: decodes a JSON list of events; raises `msgspec.DecodeError`.
+        one: decodes a single event as well as it can; None where it is no JSON object.
+    """
+
+    def __init__(
+        self, source: Source, many: Callable[[bytes], list[T]], one: Callable[[bytes], T | None]
+    ):
+        self.source = source
+        self.header = b""
+        """The bytes in front of the first event, its ``[`` included."""
+        self._many = many
+        self._one = one
+        self._pieces = source.pieces()
+        self._buffer = b""
+        self._offset = 0
+        self._separator: bytes | None = None
+        self._ended = False
+        self._wait = 0  # bytes to have before the buffer is looked at again
+        self._open()
+
+    def batches(self) -> Iterator[list[T]]:
+        """All events, in the order of the file. Ends early, with a note in ``source.trouble``,
+        where the rest cannot be read."""
+        final = False
+        while not self._ended:
+            if final or len(self._buffer) >= self._wait:
+                batch = self._quick()
+                if batch is None:
+                    batch = self._exact(final)
+                    if batch:
+                        yield batch
+                    if self._ended or final:
+                        return
+                    self._wait = 0 if batch else 2 * len(self._buffer)
+                else:
+                    yield batch
+                    if final:
+                        continue
+            piece = next(self._pieces, None)
+            if piece is None:
+                final = True
+            else:
+                self._buffer += piece
+
+    def tail(self) -> Iterator[bytes]:
+        """The bytes behind the last event, from its ``]`` on; to be called after `batches`."""
+        if self._buffer:
+            yield self._buffer
+        yield from self._pieces
+
+    def check_tail(self) -> None:
+        """Note in ``source.trouble`` when the file ends before its JSON does."""
+        last = b""
+        for piece in self.tail():
+            last = piece.rstrip(_SPACE)[-1:] or last
+        closing = b"}" if self.header.lstrip(_SPACE)[:1] == b"{" else b"]"
+        if self._ended and last != closing:
+            self._note(self._offset, f"the JSON is cut, expected '{closing.decode()}'")
+
+    def _note(self, offset: int, message: str) -> None:
+        if self.source.trouble.message:  # what was first is told: cut gzip rather than cut JSON
+            self.source.trouble.more += 1
+            return
+        self.source.trouble.add(self.source.line_at(offset), message)
+
+    def _open(self) -> None:
+        """Read up to the ``[`` of the events."""
+        buffer, wait = b"", 0
+        for piece in self._pieces:
+            buffer += piece
+            if len(buffer) < wait:
+                continue
+            wait = 2 * len(buffer)
+            place = self._events_at(buffer)
+            if place is not None:
+                self.header = buffer[:place]
+                self._buffer = buffer[place:]
+                self._offset = place
+                return
+            if len(buffer) > EVENT_LIMIT:
+                break
+        place = self._events_at(buffer)
+        if place is not None:
+            self.header, self._buffer, self._offset = buffer[:place], buffer[place:], place
+            return
+        self.header, self._ended = buffer, True
+        if self.source.trouble.message:
+            return
+        if _TOKEN.search(buffer) is None or _closed(buffer):
+            raise NotATraceError('JSON without "traceEvents"')
+        self._note(len(buffer), 'the JSON is cut before its events, expected "traceEvents"')
+
+    @staticmethod
+    def _events_at(buffer: bytes) -> int | None:
+        start = len(buffer) - len(buffer.lstrip(_SPACE))
+        if buffer[start : start + 1] == b"[":
+            return start + 1
+        depth = 0
+        for token in _TOKEN.finditer(buffer, start):
+            text = token[0]
+            if text == b'"':
+                return None
+            if text in b"{[":
+                depth += 1
+            elif text in b"}]":
+                depth -= 1
+            elif depth == 1 and text == b'"traceEvents"':
+                found = re.compile(rb"\s*:\s*\[").match(buffer, token.end())
+                if found:
+                    return found.end()
+        return None
+
+    def _quick(self) -> list[T] | None:
+        buffer = self._buffer
+        if self._separator is None:
+            first = _BOUNDARY.search(buffer)
+            if first is None:
+                return None
+            self._separator = first[0] + b"{"
+        separator = self._separator
+        end = len(buffer)
+        for _ in range(_TRIES):
+            place = buffer.rfind(separator, 0, end)
+            if place < 0:
+                place = self._other_boundary(end)
+                if place < 0:
+                    return None
+            try:
+                batch = self._many(b"[" + buffer[: place + 1] + b"]")
+            except msgspec.DecodeError:
+                end = place + 1
+                continue
+            except UnicodeDecodeError:
+                return None
+            self._keep(place + 1)
+            return batch
+        return None
+
+    def _other_boundary(self, end: int) -> int:
+        start = max(0, end - _LOOK_BACK)
+        place = -1
+        for found in _BOUNDARY.finditer(self._buffer, start, end):
+            place = found.start()
+        return place
+
+    def _keep(self, place: int) -> None:
+        """Let go of the buffer up to a place, and of a comma behind it."""
+        rest = self._buffer[place:].lstrip(_SPACE)
+        if rest.startswith(b","):
+            rest = rest[1:]
+        self._offset += len(self._buffer) - len(rest)
+        self._buffer = rest
+
+    def _exact(self, final: bool) -> list[T]:
+        """The whole events of the buffer, by counting brackets."""
+        buffer = self._buffer
+        batch: list[T] = []
+        done = start = depth = 0
+        for token in _TOKEN.finditer(buffer):
+            text = token[0]
+            if text == b'"':
+                break
+            if text in b"{[":
+                if depth == 0:
+                    start = token.start()
+                depth += 1
+            elif text in b"}]":
+                depth -= 1
+                if depth == 0:
+                    done = token.end()
+                    event = self._one(buffer[start:done])
+                    if event is None:
+                        self._note(self._offset + start, "found an event that is no JSON, left out")
+                    else:
+                        batch.append(event)
+                elif depth < 0:
+                    self._ended = True
+                    self._offset += token.start()
+                    self._buffer = buffer[token.start() :]
+                    return batch
+        self._keep(done)
+        if final:
+            self._finish()
+        elif not batch and len(self._buffer) > EVENT_LIMIT:
+            self._note(
+                self._offset, f"an event is longer than {EVENT_LIMIT >> 20} MiB; reading stopped"
+            )
+            self._ended = True
+        return batch
+
+    def _finish(self) -> None:
+        rest = self._buffer.strip(_SPACE)
+        plain_list = self.header.lstrip(_SPACE)[:1] == b"["
+        if not rest and plain_list:
+            return  # the format allows a list that is not closed
+        if rest:
+            found = rest[:40].decode("utf-8", "replace")
+            self._note(
+                self._offset + len(self._buffer), f"the JSON is cut inside the event '{found}…'"
+            )
+        else:
+            self._note(self._offset, "the JSON is cut between events, expected ']'")
+
+
+def _closed(buffer: bytes) -> bool:
+    depth = 0
+    for token in _TOKEN.finditer(buffer):
+        depth += (token[0] in b"{[") - (token[0] in b"}]")
+        if token[0] == b'"':
+            return False
+    return depth <= 0
