@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kanalyze.compile import Compiled as Compiled
     from kanalyze.compile import compile_kernel as compile_kernel
+    from kanalyze.devices import Device as Device
+    from kanalyze.devices import device as device
     from kanalyze.errors import InputError as InputError
     from kanalyze.errors import KanalyzeError as KanalyzeError
     from kanalyze.errors import MissingToolError as MissingToolError
     from kanalyze.errors import UsageError as UsageError
     from kanalyze.launch import Launch as Launch
+    from kanalyze.models.occupancy import Occupancy as Occupancy
+    from kanalyze.models.occupancy import occupancy as occupancy
+    from kanalyze.models.waves import Waves as Waves
+    from kanalyze.models.waves import waves as waves
     from kanalyze.pipeline import analyze as analyze
     from kanalyze.ptx.ir import Module as Module
     from kanalyze.ptx.parse import parse_ptx as parse_ptx
@@ -31,31 +37,43 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Compiled",
+    "Device",
     "InputError",
     "KanalyzeError",
     "Launch",
     "MissingToolError",
     "Module",
+    "Occupancy",
     "Report",
     "UsageError",
+    "Waves",
     "__version__",
     "analyze",
     "compile_kernel",
+    "device",
+    "occupancy",
     "parse_ptx",
+    "waves",
 ]
 
 _HOME = {
     "Compiled": "kanalyze.compile",
+    "Device": "kanalyze.devices",
     "InputError": "kanalyze.errors",
     "KanalyzeError": "kanalyze.errors",
     "Launch": "kanalyze.launch",
     "MissingToolError": "kanalyze.errors",
     "Module": "kanalyze.ptx.ir",
+    "Occupancy": "kanalyze.models.occupancy",
     "Report": "kanalyze.report.document",
     "UsageError": "kanalyze.errors",
+    "Waves": "kanalyze.models.waves",
     "analyze": "kanalyze.pipeline",
     "compile_kernel": "kanalyze.compile",
+    "device": "kanalyze.devices",
+    "occupancy": "kanalyze.models.occupancy",
     "parse_ptx": "kanalyze.ptx.parse",
+    "waves": "kanalyze.models.waves",
 }
 
 

@@ -1,0 +1,233 @@
+"""GPUs and compute capabilities as facts: every number with its unit, source and grade.
+
+The numbers stand in ``devices.toml``, one section per GPU and one per compute capability; nothing
+is derived from another GPU. What has no source is absent there and None here, with a reason.
+Grades: A printed by the device or stated by its vendor's header; B vendor documentation, or quoted
+from it; C another project's table; D inferred from a measurement or a model.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from kanalyze.errors import UsageError, nearest
+
+NO_SOURCE = "no source found"
+_FILE = Path(__file__).with_name("devices.toml")
+_NOISE = {"nvidia", "tesla", "geforce", "quadro", "gpu", "graphics", "tensor", "core", "edition"}
+_NOISE |= {"hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6", "gddr6x", "gddr7"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A value, the short name of its source (see `sources`), its grade A to D, and a remark."""
+
+    value: Any
+    source: str
+    grade: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What all GPUs of one compute capability have in common; ``facts`` holds the sources.
+
+    Registers are 32-bit. ``register_unit`` is the granule in which a warp gets registers;
+    ``shared_carveouts_bytes`` are the sizes of shared memory that an SM can be set to;
+    ``shared_reserved_bytes`` is what the driver takes of it for every block; ``barriers_per_sm``
+    are the hardware barriers that resident blocks share.
+    """
+
+    name: str
+    max_threads_per_block: int
+    max_warps_per_sm: int
+    max_blocks_per_sm: int
+    registers_per_sm: int
+    registers_per_block: int
+    max_registers_per_thread: int
+    register_unit: int
+    sub_partitions: int
+    shared_unit_bytes: int
+    shared_carveouts_bytes: tuple[int, ...]
+    shared_per_block_bytes: int
+    shared_reserved_bytes: int
+    barriers_per_sm: int
+    facts: Mapping[str, Fact]
+
+    @property
+    def shared_per_sm_bytes(self) -> int:
+        """The largest carve-out."""
+        return self.shared_carveouts_bytes[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU; a number that has no source is None (`why_unknown` says why).
+
+    ``clock_max_mhz``: the highest SM clock. ``dram_gb_per_s``: by bus width and data rate, or the
+    data sheet; ``dram_measured_gb_per_s``: reached by a benchmark (10^9 B/s both).
+    ``l2_partitions``: parts of L2 that keep copies of each other's lines. ``l2_full_hit_bytes``: up
+    to which size re-read data was measured to stay in L2. Peak rates (10^12 operations a second,
+    FMA = 2) are dense ones; tensor cores with fp32 (int8: int32) accumulation.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    capability: Capability
+    chip: str | None
+    sms: int | None
+    clock_max_mhz: float | None
+    l2_bytes: int | None
+    l2_partitions: int | None
+    l2_full_hit_bytes: int | None
+    l2_measured_gb_per_s: float | None
+    dram_bytes: int | None
+    dram_gb_per_s: float | None
+    dram_measured_gb_per_s: float | None
+    fp32_tflops: float | None
+    fp64_tflops: float | None
+    fp64_tensor_tflops: float | None
+    tf32_tensor_tflops: float | None
+    fp16_tensor_tflops: float | None
+    bf16_tensor_tflops: float | None
+    fp8_tensor_tflops: float | None
+    int8_tensor_tops: float | None
+    facts: Mapping[str, Fact]
+    reasons: Mapping[str, str]
+
+    def why_unknown(self, field: str) -> str | None:
+        """Why a number is not known; None where it is."""
+        return None if field in self.facts else self.reasons.get(field, NO_SOURCE)
+
+
+_NOT_FACTS = {"name", "aliases", "capability", "facts", "reasons"}
+DEVICE_FACTS = tuple(f.name for f in fields(Device) if f.name not in _NOT_FACTS)
+"""The names of a device's numbers, in order."""
+CAPABILITY_FACTS = tuple(f.name for f in fields(Capability) if f.name not in _NOT_FACTS)
+"""The names of a compute capability's numbers, in order."""
+
+
+@cache
+def _toml() -> dict[str, Any]:
+    return tomllib.loads(_FILE.read_text("utf-8"))
+
+
+@cache
+def sources() -> Mapping[str, str]:
+    """What each short name of a source stands for: document, revision, place."""
+    return MappingProxyType(dict(_toml()["source"]))
+
+
+def _facts(section: Mapping[str, Any], known: tuple[str, ...], where: str) -> dict[str, Fact]:
+    found = {}
+    for key, entry in section.items():
+        if key not in known or entry["source"] not in sources():
+            raise ValueError(f"{_FILE.name}: {where}: {key}: unknown key or source")
+        value = entry["value"]
+        value = tuple(value) if isinstance(value, list) else value
+        found[key] = Fact(value, entry["source"], entry["grade"], entry.get("note", ""))
+    return found
+
+
+@cache
+def capabilities() -> Mapping[str, Capability]:
+    """All compute capabilities, by name (``sm_90``)."""
+    found = {}
+    for name, section in _toml()["capability"].items():
+        facts = _facts(section, CAPABILITY_FACTS, name)
+        values = {key: facts[key].value for key in CAPABILITY_FACTS}
+        found[name] = Capability(name=name, facts=MappingProxyType(facts), **values)
+    return MappingProxyType(found)
+
+
+@cache
+def devices() -> Mapping[str, Device]:
+    """All GPUs, by name, in the order of the table."""
+    found = {}
+    for name, section in _toml()["device"].items():
+        rest = dict(section)
+        own = capabilities()[rest.pop("capability")]
+        aliases = tuple(rest.pop("aliases", ()))
+        reasons = rest.pop("unknown", {})
+        facts = _facts(rest, DEVICE_FACTS, name)
+        values = {key: facts[key].value if key in facts else None for key in DEVICE_FACTS}
+        found[name] = Device(
+            name=name,
+            aliases=aliases,
+            capability=own,
+            facts=MappingProxyType(facts),
+            reasons=MappingProxyType(reasons),
+            **values,
+        )
+    return MappingProxyType(found)
+
+
+def capability(name: str) -> Capability:
+    """Find a compute capability: ``sm_90``, ``sm_90a``, ``sm_100f``, ``9.0``.
+
+    Raises:
+        UsageError: it is not in the table.
+    """
+    text = name.strip().lower().replace("compute_", "sm_")
+    match = re.fullmatch(r"(?:sm_?)?(?:(\d+)\.(\d)|(\d{2,3}))[af]?", text)
+    wanted = f"sm_{match[3] or match[1] + match[2]}" if match else text
+    if wanted not in capabilities():
+        known = ", ".join(capabilities())
+        raise UsageError(f"no limits are known for the architecture '{name}'; known: {known}")
+    return capabilities()[wanted]
+
+
+def device(name: str) -> Device:
+    """Find a GPU by its name, spelled as in data sheets or as CUDA prints it.
+
+    "H200", "nvidia h200", "h100 sxm", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB".
+
+    Raises:
+        UsageError: there is none of that name, or several (then they are named).
+    """
+    wanted = _words(name)
+    joined = "".join(wanted)
+    for found in devices().values():
+        if joined in {"".join(_words(n)) for n in (found.name, *found.aliases)}:
+            return found
+    matches = [d for d in devices().values() if wanted and _fits(frozenset(wanted), d)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = " or ".join(d.name.removeprefix("NVIDIA ") for d in matches)
+        raise UsageError(f"there are several devices '{name}': say {names}")
+    short = [n.removeprefix("NVIDIA ") for n in devices()]
+    raise UsageError(f"unknown device '{name}': {_near(name, short)}")
+
+
+def _near(name: str, names: list[str]) -> str:
+    lowered = {"".join(_words(n)): n for n in names}
+    words = "".join(_words(name))
+    message = nearest(words, lowered)
+    for word in sorted(lowered, key=len, reverse=True):
+        message = re.sub(rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", lowered[word], message)
+    return message
+
+
+def _fits(wanted: frozenset[str], found: Device) -> bool:
+    """Whether each word asked for is one of a name, the model (its first word) among them."""
+    for name in (found.name, *found.aliases):
+        words = _words(name)
+        if words[0] in wanted and wanted <= frozenset(words):
+            return words[0] != "rtx" or set(words[1:3]) <= wanted or words[1] in wanted
+    return False
+
+
+def _words(name: str) -> tuple[str, ...]:
+    text = re.sub(r"sxm\d?", " sxm ", name.lower())
+    text = re.sub(r"pci-?e(xpress)?", " pcie ", text)
+    text = re.sub(r"(\d+)\s*gi?b\b", r" \1gb ", text)
+    text = re.sub(r"rtx(?=\d|a\d)", "rtx ", text)
+    return tuple(w for w in re.split(r"[^a-z0-9]+", text) if w and w not in _NOISE)

@@ -1,0 +1,387 @@
+"""Occupancy: how many blocks and warps an SM holds at a time, what limits them, and the next cliff.
+
+What: the most blocks of one kernel that are resident on an SM, by resource.
+Formula: the least of
+  blocks          max blocks per SM;
+  warps           floor(max warps per SM / warps of a block), a block's last warp being whole;
+  registers       a warp gets ceil(32 x registers per thread / 256) x 256; each of the 4
+                  sub-partitions holds floor(16384 / that) warps; 4 x that / warps of a block;
+  shared memory   floor(carve-out / (bytes + reserved bytes, rounded up to the unit));
+  barriers        floor(barriers of an SM / barriers of a block), from sm_90 on, where given.
+percent = 100 x blocks x warps of a block / max warps per SM. A cliff is found by evaluating this
+formula for other values of one input, not by a rule of its own.
+Source: NVIDIA's cuda_occupancy.h of CUDA 13.0 (limits and units: ``devices.toml``); equal to that
+header over the table in ``tests/data/occupancy`` and to Nsight Compute's
+``launch__occupancy_limit_*`` and ``sm__maximum_warps_per_active_cycle_pct`` on an H200.
+Carve-out: an SM splits one memory into L1 and shared memory; the driver chooses the split for a
+launch (``launch__shared_mem_config_size``, a number that is not documented). In recorded launches
+on an H200 it was never so small that it cost a block, so the largest carve-out, which
+cuda_occupancy.h takes too, gives the right blocks per SM; ncu's single limit for shared memory is
+met when the driver's choice is given.
+Limits: upper bounds for a full SM. Achieved occupancy is lower where blocks are few or uneven. A
+cluster's blocks also need room in one GPC at the same time, which is not modelled. Tensor memory
+(sm_100) and virtual resources of Blackwell are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kanalyze.devices import Capability, Device
+from kanalyze.devices import capability as find_capability
+from kanalyze.devices import device as find_device
+from kanalyze.errors import UsageError
+
+WARP_THREADS = 32
+MAX_BARRIERS = 16
+"""Named barriers that a block can use (PTX ISA, ``bar``)."""
+_BARRIERS_FROM = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Cliff:
+    """The nearest value of one input at which the blocks (threads: the warps) per SM change.
+
+    ``resource`` is "registers" (per thread), "shared memory" (bytes of a block) or "threads" (of a
+    block); ``change`` is ``value`` less what it is now. ``text`` says it in words.
+    """
+
+    resource: str
+    value: int
+    change: int
+    blocks_per_sm: int
+    warps_per_sm: int
+    percent: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """How many blocks an SM holds.
+
+    ``limits`` has the most blocks by resource (registers, shared memory, warps, blocks, barriers
+    where given; None: the block uses none of it); ``limiters`` those that are the least, and
+    ``limited_by`` names them in one text. ``registers_allocated`` and ``shared_allocated_bytes``
+    are what one block takes; ``shared_config_bytes`` is the carve-out reckoned with.
+    ``better`` and ``worse`` are the nearest cliffs on either side.
+    """
+
+    architecture: str
+    device: str | None
+    threads: int
+    registers: int
+    shared_bytes: int
+    blocks_per_sm: int
+    warps_per_sm: int
+    percent: float
+    limited_by: str
+    limiters: tuple[str, ...]
+    limits: Mapping[str, int | None]
+    warps_per_block: int
+    max_warps_per_sm: int
+    registers_allocated: int
+    shared_allocated_bytes: int
+    shared_config_bytes: int
+    better: tuple[Cliff, ...]
+    worse: tuple[Cliff, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def next_cliff(self) -> str:
+        """The nearest improvement in words."""
+        if self.better:
+            return self.better[0].text
+        if self.warps_per_sm == self.max_warps_per_sm:
+            return "none: every warp slot is taken"
+        return f"no single change gives more: limited by {self.limited_by}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The inputs of the formula."""
+
+    cap: Capability
+    threads: int
+    registers: int
+    shared: int
+    config: int | None
+    barriers: int | None
+
+
+def occupancy(
+    *,
+    threads: int,
+    registers: int,
+    shared_bytes: int = 0,
+    device: Device | str | None = None,
+    capability: Capability | str | None = None,
+    shared_config_bytes: int | None = None,
+    cluster: int | None = None,
+    barriers: int | None = None,
+) -> Occupancy:
+    """Blocks and warps per SM of a kernel.
+
+    Args:
+        threads: threads of a block.
+        registers: 32-bit registers per thread, as ``ptxas -v`` or the cubin says.
+        shared_bytes: shared memory of a block, static and dynamic, without the driver's share.
+        device: the GPU, or
+        capability: its compute capability (``sm_90``).
+        shared_config_bytes: the carve-out that the driver chose (ncu's
+            ``launch__shared_mem_config_size``); the largest one if left out. As the driver, the
+            formula takes the next size that exists and in which one block fits.
+        cluster: blocks of a cluster; only checked, and noted as not modelled.
+        barriers: barriers that a block uses; counted from sm_90 on.
+
+    Raises:
+        UsageError: no such block can be launched there; the limit that it breaks is named.
+    """
+    found = find_device(device) if isinstance(device, str) else device
+    if capability is None:
+        if found is None:
+            raise UsageError("a device or a compute capability is needed")
+        cap = found.capability
+    else:
+        cap = find_capability(capability) if isinstance(capability, str) else capability
+        if found is not None and found.capability is not cap:
+            raise UsageError(f"{found.name} is {found.capability.name}, not {cap.name}")
+    where = found.name if found is not None else cap.name
+    case = _Case(cap, threads, registers, shared_bytes, shared_config_bytes, barriers)
+    broken = _broken(case, where) or _broken_cluster(cap, cluster, where)
+    if broken:
+        raise UsageError(broken)
+    limits = _limits(case)
+    blocks = _least(limits)
+    limiters = tuple(name for name, most in limits.items() if most == blocks)
+    warps = _warps(threads)
+    notes = []
+    if cluster is not None and cluster > 1:
+        notes.append(
+            f"clusters of {cluster} blocks: how many fit at a time also depends on the SMs of "
+            "each GPC, which is not known"
+        )
+    better, worse = _cliffs(case, blocks)
+    return Occupancy(
+        architecture=cap.name,
+        device=found.name if found is not None else None,
+        threads=threads,
+        registers=registers,
+        shared_bytes=shared_bytes,
+        blocks_per_sm=blocks,
+        warps_per_sm=blocks * warps,
+        percent=_percent(case, blocks),
+        limited_by=" and ".join(limiters),
+        limiters=limiters,
+        limits=MappingProxyType(limits),
+        warps_per_block=warps,
+        max_warps_per_sm=cap.max_warps_per_sm,
+        registers_allocated=_registers_per_warp(case) * warps,
+        shared_allocated_bytes=_shared_per_block(case),
+        shared_config_bytes=_carveout(case),
+        better=better,
+        worse=worse,
+        notes=tuple(notes),
+    )
+
+
+def _up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def _warps(threads: int) -> int:
+    return -(-threads // WARP_THREADS)
+
+
+def _registers_per_warp(case: _Case) -> int:
+    return _up(case.registers * WARP_THREADS, case.cap.register_unit)
+
+
+def _shared_per_block(case: _Case) -> int:
+    return _up(case.shared + case.cap.shared_reserved_bytes, case.cap.shared_unit_bytes)
+
+
+def _carveout(case: _Case) -> int:
+    """The size of shared memory that an SM is set to."""
+    if case.config is None:
+        return case.cap.shared_per_sm_bytes
+    wanted = max(case.config, _shared_per_block(case))
+    return next(size for size in case.cap.shared_carveouts_bytes if size >= wanted)
+
+
+def _limits(case: _Case) -> dict[str, int | None]:
+    """The most blocks by resource; the case is one that can be launched."""
+    cap, warps = case.cap, _warps(case.threads)
+    per_warp, per_block = _registers_per_warp(case), _shared_per_block(case)
+    room = cap.registers_per_sm // cap.sub_partitions
+    limits: dict[str, int | None] = {
+        "registers": room // per_warp * cap.sub_partitions // warps if per_warp else None,
+        "shared memory": _carveout(case) // per_block if per_block else None,
+        "warps": cap.max_warps_per_sm // warps,
+        "blocks": cap.max_blocks_per_sm,
+    }
+    if case.barriers and int(cap.name[3:]) >= _BARRIERS_FROM:
+        limits["barriers"] = cap.barriers_per_sm // case.barriers
+    return limits
+
+
+def _least(limits: Mapping[str, int | None]) -> int:
+    return min(most for most in limits.values() if most is not None)
+
+
+def _percent(case: _Case, blocks: int) -> float:
+    return 100.0 * blocks * _warps(case.threads) / case.cap.max_warps_per_sm
+
+
+def _broken(case: _Case, where: str) -> str | None:
+    """Why no such block can be launched; None where it can."""
+    cap = case.cap
+    if case.threads < 1:
+        return f"{case.threads} threads: a block has at least one"
+    if case.threads > cap.max_threads_per_block:
+        return f"{case.threads} threads: a block on {where} has at most {cap.max_threads_per_block}"
+    if case.registers < 0:
+        return f"{case.registers} registers per thread"
+    if case.registers > cap.max_registers_per_thread:
+        most = cap.max_registers_per_thread
+        return f"{case.registers} registers: a thread on {where} has at most {most}"
+    warps = _up(_warps(case.threads), cap.sub_partitions)
+    taken = _registers_per_warp(case) * warps
+    if taken > cap.registers_per_block:
+        return (
+            f"{case.threads} threads with {case.registers} registers each take {taken} registers "
+            f"as they are allocated: a block on {where} has at most {cap.registers_per_block}"
+        )
+    if case.shared < 0:
+        return f"{case.shared} B of shared memory"
+    if case.shared > cap.shared_per_block_bytes:
+        return (
+            f"{case.shared} B of shared memory: a block on {where} has at most "
+            f"{cap.shared_per_block_bytes} B"
+        )
+    if case.config is not None and not 0 <= case.config <= cap.shared_per_sm_bytes:
+        sizes = ", ".join(str(size) for size in cap.shared_carveouts_bytes)
+        return f"a carve-out of {case.config} B: {where} has {sizes}"
+    if case.barriers is not None and not 0 <= case.barriers <= MAX_BARRIERS:
+        return f"{case.barriers} barriers: a block has at most {MAX_BARRIERS}"
+    return None
+
+
+def _broken_cluster(cap: Capability, cluster: int | None, where: str) -> str | None:
+    if cluster is None or cluster == 1:
+        return None
+    if not 1 <= cluster <= 16:
+        return f"a cluster of {cluster} blocks: from 1 to 16 (8 on every GPU that has clusters)"
+    if int(cap.name[3:]) < 90:
+        return f"a cluster of {cluster} blocks: {where} has no clusters (from sm_90 on)"
+    return None
+
+
+def _cliffs(case: _Case, blocks: int) -> tuple[tuple[Cliff, ...], tuple[Cliff, ...]]:
+    """The nearest cliffs by registers, shared memory and threads: better ones, and worse ones."""
+    cap = case.cap
+    unit = cap.shared_unit_bytes
+    top = (case.shared + cap.shared_reserved_bytes) // unit * unit - cap.shared_reserved_bytes
+    if top == case.shared:
+        top -= unit
+    within = _up(case.threads, WARP_THREADS)
+    ways: list[tuple[str, Callable[[int], _Case], Iterable[int], Iterable[int]]] = [
+        (
+            "registers",
+            lambda value: _with(case, registers=value),
+            range(case.registers - 1, 0, -1),
+            range(case.registers + 1, cap.max_registers_per_thread + 1),
+        ),
+        (
+            "shared memory",
+            lambda value: _with(case, shared=value),
+            (*range(top, 0, -unit), *([0] if case.shared else [])),
+            range(_shared_per_block(case) - cap.shared_reserved_bytes + 1,
+                  cap.shared_per_block_bytes + 1, unit),
+        ),
+        (
+            "threads",
+            lambda value: _with(case, threads=value),
+            range(within - WARP_THREADS, 0, -WARP_THREADS),
+            range(within + WARP_THREADS, cap.max_threads_per_block + 1, WARP_THREADS),
+        ),
+    ]  # fmt: skip
+    better, worse = [], []
+    for resource, at, down, up in ways:
+        for values in (down, up):
+            gain, loss = _nearest(case, blocks, resource, at, values)
+            better += [gain] if gain else []
+            worse += [loss] if loss else []
+    return tuple(better), tuple(worse)
+
+
+def _with(
+    case: _Case,
+    *,
+    threads: int | None = None,
+    registers: int | None = None,
+    shared: int | None = None,
+) -> _Case:
+    return _Case(
+        case.cap,
+        case.threads if threads is None else threads,
+        case.registers if registers is None else registers,
+        case.shared if shared is None else shared,
+        case.config,
+        case.barriers,
+    )
+
+
+def _nearest(
+    case: _Case, blocks: int, resource: str, at: Callable[[int], _Case], values: Iterable[int]
+) -> tuple[Cliff | None, Cliff | None]:
+    """The first of some values with more, and the first with fewer, blocks (threads: warps)."""
+    now = blocks * _warps(case.threads) if resource == "threads" else blocks
+    gain = loss = None
+    for value in values:
+        other = at(value)
+        if _broken(other, ""):
+            break
+        there = _least(_limits(other))
+        amount = there * _warps(other.threads) if resource == "threads" else there
+        if amount > now and gain is None:
+            gain = _cliff(case, blocks, resource, other, value, there)
+        if amount < now and loss is None:
+            loss = _cliff(case, blocks, resource, other, value, there)
+        if gain is not None and (loss is not None or resource != "threads"):
+            break
+        if loss is not None and resource != "threads":
+            break
+    return gain, loss
+
+
+_NOW = {
+    "registers": lambda case: case.registers,
+    "shared memory": lambda case: case.shared,
+    "threads": lambda case: case.threads,
+}
+_UNIT = {
+    "registers": "{} register{s} {} per thread",
+    "shared memory": "{} B of shared memory {}",
+    "threads": "{} thread{s} {} per block",
+}
+
+
+def _cliff(case: _Case, blocks: int, resource: str, other: _Case, value: int, there: int) -> Cliff:
+    change = value - _NOW[resource](case)
+    what = (
+        _UNIT[resource]
+        .format(abs(change), "more" if change > 0 else "fewer", s="" if abs(change) == 1 else "s")
+        .replace("memory fewer", "memory less")
+    )
+    warps = there * _warps(other.threads)
+    percent = _percent(other, there)
+    if resource == "threads":
+        result = f"{there} block{'s' if there != 1 else ''}, {warps} warps per SM"
+    else:
+        step = abs(there - blocks)
+        number = "one block" if step == 1 else f"{step} blocks"
+        result = f"{number} {'more' if there > blocks else 'less' if step == 1 else 'fewer'} per SM"
+    text = f"{what} ({value}): {result} ({percent:.4g} %)"
+    return Cliff(resource, value, change, there, warps, percent, text)
