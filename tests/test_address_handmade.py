@@ -612,6 +612,17 @@ CASES = [
         xfail_texts="arithmetic of 16 bits is written as if it did not wrap",
     ),
     Case(
+        "a swizzle in 16 bits, as LLVM narrows it",
+        """and.b32 %r3, %r1, 5; prmt.b32 %r4, %r3, 0, 0x7701; cvt.u16.u32 %rs1, %r4;
+        shl.b16 %rs2, %rs1, 7; shl.b16 %rs3, %rs1, 3; and.b16 %rs4, %rs3, 8192;
+        or.b16 %rs5, %rs2, %rs4; shr.u16 %rs6, %rs5, 9; cvt.u32.u16 %r5, %rs6;
+        mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;""",
+        # 0x7701 swaps the two low bytes: %r4 is 256*(tid & 5). Times 128, only its lowest bit is
+        # left (as bit 15); times 8, bit 2 of tid becomes bit 13, which the mask keeps.
+        (lambda a: X + 4 * (64 * (a.t & 1) + 4 * (a.t & 4)),),
+        xfail_texts="arithmetic of 16 bits is written as if it did not wrap",
+    ),
+    Case(
         "a step that a condition chooses",
         """mov.u32 %r3, 0; mov.u32 %r4, 0; setp.lt.s32 %p1, %r1, 16;
         $L1: mul.wide.s32 %rd2, %r4, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;

@@ -84,6 +84,7 @@ class Program:
     variables: dict[str, Variable]
     widths: dict[str, int]
     loops: dict[int, set[int]]  # first statement of a natural loop to its statements
+    written: set[str]  # registers that some statement writes
 
 
 def _strip_comments(text: str) -> str:
@@ -281,7 +282,14 @@ class _Body:
                 raise PtxError(f"line {instruction.line}: no label {label}")
             instruction.target = target
         loops = natural_loops(self.instructions)
-        self.program = Program(name, parameters, self.instructions, variables, self.widths, loops)
+        written = {
+            o.name for i in self.instructions for first in i.operands[:1]
+            for o in (first.items if first.kind in ("list", "pair") else (first,))
+            if o.kind == "reg"
+        }  # fmt: skip
+        self.program = Program(
+            name, parameters, self.instructions, variables, self.widths, loops, written
+        )
 
     def _line(self, position: int) -> int:
         return int(np.searchsorted(self.lines, position)) + 1
@@ -789,7 +797,9 @@ class _Block:
         match operand.kind:
             case "reg":
                 if operand.name not in self.registers:
-                    raise self.error(f"{operand.name} is read before it is written")
+                    if operand.name in self.program.written:
+                        raise self.error(f"{operand.name} is read before it is written")
+                    return np.zeros(self.n, U64)  # what compilers make of undefined values
                 value = self.registers[operand.name]
             case "imm":
                 number = operand.value & (1 << 64) - 1 if bits > 1 else int(operand.value != 0)
