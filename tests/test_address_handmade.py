@@ -186,8 +186,11 @@ CASES = [
         "st.global.u32 [%rd5], %r1;",
         (
             lambda a: X + 4 * (a.t // a.n * 100 + a.t % a.n),
-            lambda a: X + 4 * (toward_zero(a.t - 20, a.n) * 100
-                               + (a.t - 20) - a.n * toward_zero(a.t - 20, a.n)),
+            lambda a: (
+                X
+                + 4
+                * (toward_zero(a.t - 20, a.n) * 100 + (a.t - 20) - a.n * toward_zero(a.t - 20, a.n))
+            ),
         ),
         numbers=((7, 0), (64, 0), (1, 0)),
         xfail_texts="// rounds down, the instruction towards 0",
