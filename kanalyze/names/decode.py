@@ -6,13 +6,13 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kanalyze.names.cpp import ANONYMOUS, Qualified, Source, read
-from kanalyze.names.families import Family, candidates
+from kanalyze.names.cpp import Qualified, Source, read
+from kanalyze.names.families import Family, candidates, fallback
 from kanalyze.names.grammar import parse
 from kanalyze.names.keys import KEYS
-from kanalyze.names.mangling import demangle, leading_names
+from kanalyze.names.mangling import demangle
 from kanalyze.names.name import Field, KernelName, Span, Value
-from kanalyze.names.reading import Reading
+from kanalyze.names.reading import Reading, Reject
 from kanalyze.names.text import Prepared, prepare
 
 CACHE_SIZE = 65_536
@@ -23,6 +23,11 @@ _CUT_LENGTHS = frozenset({55, 63, 64, 100})
 
 _SHORTEST_CUT = 48
 """A name without a mark counts as cut only when it is at least this long."""
+
+_FEWEST_TOKENS = 2
+"""A cut name belongs to a family when its grammar has read at least this many tokens."""
+
+_MOST_WRAPPERS = 4
 
 _WRAPPERS = frozenset({"Kernel", "Kernel2", "device_kernel"})
 """CUTLASS's entry functions: the kernel is their template argument (cutlass/device_kernel.h)."""
@@ -47,85 +52,113 @@ def decode_uncached(name: str) -> KernelName:
     """Like :func:`decode`, computed anew."""
     prepared = prepare(name)
     text = prepared.text
-    if text.startswith(("_Z", "__Z", "___Z")) and not prepared.cut:
-        spelled = demangle(text.lstrip("_").join(("_", "")) + _suffix(prepared))
-        if spelled is not None:
-            inner = prepare(spelled)
-            return _decode_text(name, spelled, inner, False, "mangled")
     if text.startswith("_Z"):
-        return _decode_mangled(name, prepared)
-    return _decode_text(name, None, prepared, prepared.cut, "other")
-
-
-def _suffix(prepared: Prepared) -> str:
-    return ".kd" if prepared.device_suffix else ""
+        spelled = None
+        if not prepared.cut:
+            spelled = demangle(f"{text}.kd" if prepared.device_suffix else text)
+        if spelled is None:
+            return _fallback(name, None, prepared, prepared.cut, "mangled")
+        return _decode_text(name, spelled, prepare(spelled), "mangled")
+    return _decode_text(name, None, prepared, "other")
 
 
 def _decode_text(
-    name: str, demangled: str | None, prepared: Prepared, cut: bool, fallback: str
+    name: str, demangled: str | None, prepared: Prepared, otherwise: str
 ) -> KernelName:
-    source = Source(prepared.text, cut)
+    source = Source(prepared.text, prepared.cut)
     whole = read(source)
-    readings = _accepted(source, whole, cut)
-    if readings is None and not source.cut and len(prepared.text) >= _SHORTEST_CUT:
-        readings = _accepted(source, whole, True)
-        cut = cut or readings is not None
-    if readings is not None:
-        family, reading = readings
-        if not cut and demangled is None and len(name) in _CUT_LENGTHS:
-            _drop_number_at_end(reading)
-        return _finish(name, demangled, prepared, family.name, cut or source.cut, reading)
-    return _finish(name, demangled, prepared, fallback, cut or source.cut, _other(source, whole))
+    found = _accepted(source, whole, source.cut)
+    cut = source.cut
+    if found is None and not cut and len(prepared.text) >= _SHORTEST_CUT:
+        found = _accepted(source, whole, True)
+        cut = found is not None
+    if found is None:
+        return _fallback(name, demangled, prepared, cut, otherwise, source, whole)
+    family, reading = found
+    if not cut and demangled is None and len(name) in _CUT_LENGTHS:
+        _drop_number_at_end(reading)
+    return _finish(name, demangled, prepared, family.name, cut, reading)
 
 
 class _Subject(NamedTuple):
+    """What a grammar may read: a text, its place, whether it is cut at its end."""
+
     text: str
     base: int
     cut: bool
     form: str
     name: Qualified
+    wrapped: bool
 
 
-def _accepted(source: Source, whole: Qualified | None, cut: bool) -> tuple[Family, Reading] | None:
+def _accepted(
+    source: Source, whole: Qualified | None, cut: bool
+) -> tuple[Family, Reading] | None:
     for subject in _subjects(source, whole, cut):
         for family in candidates(subject.text):
-            if family.form != subject.form:
+            if family.form != subject.form or (subject.wrapped and not family.wrapped):
                 continue
-            tokens = parse(family.grammar, subject.text, subject.cut)
-            if tokens is None or (subject.cut and len(tokens) < 2):
-                continue
-            reading = Reading(source.text, tokens, subject.base, subject.cut, subject.name)
-            family.transformer()(reading)
-            return family, reading
+            reading = _read(family, source, subject)
+            if reading is not None:
+                return family, reading
     return None
+
+
+def _read(family: Family, source: Source, subject: _Subject) -> Reading | None:
+    tokens = parse(family.grammar, subject.text, subject.cut)
+    if tokens is None or (subject.cut and len(tokens) < _FEWEST_TOKENS):
+        return None
+    reading = Reading(source.text, tokens, subject.base, subject.cut, subject.name)
+    try:
+        family.transformer()(reading)
+    except Reject:
+        return None
+    return reading
 
 
 def _subjects(source: Source, whole: Qualified | None, cut: bool) -> list[_Subject]:
     """What the grammars may read: the kernel inside a wrapper first, then the name itself."""
-    found: list[_Subject] = []
+    chain: list[Qualified] = []
     name = whole
-    chain = []
-    while name is not None and len(chain) < 4:
+    while name is not None and len(chain) < _MOST_WRAPPERS:
         chain.append(name)
         if name.last.text not in _WRAPPERS or name.last.args < 0:
             break
         args = name.args()
         name = read(source, args[0].start, args[0].end) if args else None
-    for name in reversed(chain):
-        found.extend(_forms(source, name, cut))
-    if whole is None:
-        found.append(_Subject(source.text, 0, cut, "word", Qualified(source, (), 0)))
+    found: list[_Subject] = []
+    for depth in range(len(chain) - 1, -1, -1):
+        found.extend(_forms(source, chain[depth], cut, depth > 0))
+    raw = Qualified(source, (), 0) if whole is None else whole
+    found.append(_Subject(source.text, 0, cut, "raw", raw, False))
     return found
 
 
-def _forms(source: Source, name: Qualified, cut: bool) -> list[_Subject]:
-    path = name.path
-    first = path[0]
-    open_end = cut and name.last.end >= source.end
-    head = _Subject(name.head(), first.start, open_end, "path", name)
-    if len(path) > 1 or first.args >= 0:
-        return [head]
-    return [_Subject(first.text, first.start, open_end, "word", name), head]
+def _forms(source: Source, name: Qualified, cut: bool, wrapped: bool) -> list[_Subject]:
+    first = name.path[0]
+    last = name.last
+    # Cut inside the last name, not behind it (in its arguments or parameters).
+    open_end = cut and max(last.end, last.params) >= source.end
+    path = _Subject(name.head(), first.start, open_end, "path", name, wrapped)
+    if len(name.path) > 1 or first.args >= 0:
+        return [path]
+    return [_Subject(first.text, first.start, open_end, "word", name, wrapped), path]
+
+
+def _fallback(
+    name: str,
+    demangled: str | None,
+    prepared: Prepared,
+    cut: bool,
+    family: str,
+    source: Source | None = None,
+    whole: Qualified | None = None,
+) -> KernelName:
+    source = source or Source(prepared.text, cut)
+    reading = Reading(source.text, [], 0, cut, whole or Qualified(source, (), 0))
+    which = "mangled" if demangled is None and family == "mangled" else "other"
+    fallback(which).transformer()(reading)
+    return _finish(name, demangled, prepared, family, cut, reading)
 
 
 def _drop_number_at_end(reading: Reading) -> None:
@@ -136,24 +169,6 @@ def _drop_number_at_end(reading: Reading) -> None:
     reading.fields = [
         f for f in reading.fields if f.end < end or f.key in natural or not f.text[-1:].isdigit()
     ]
-
-
-def _other(source: Source, whole: Qualified | None) -> Reading:
-    name = whole or Qualified(source, (), 0)
-    reading = Reading(source.text, [], 0, source.cut, name)
-    if whole is not None and whole.last.text not in (ANONYMOUS, "lambda"):
-        reading.function(basis="inferred")
-    return reading
-
-
-def _decode_mangled(name: str, prepared: Prepared) -> KernelName:
-    source = Source(prepared.text, True)
-    reading = Reading(prepared.text, [], 0, True, Qualified(source, (), 0))
-    names = leading_names(prepared.text)
-    if names and prepared.cut:
-        function, start = names[-1]
-        reading.add_span("function", function, start, start + len(function))
-    return _finish(name, None, prepared, "mangled", prepared.cut, reading)
 
 
 def _finish(

@@ -17,7 +17,7 @@ from typing import Literal
 
 from kanalyze.names.reading import Reading
 
-Form = Literal["word", "path"]
+Form = Literal["word", "path", "raw", "fallback"]
 Transform = Callable[[Reading], None]
 
 GROUP = "kanalyze.families"
@@ -34,10 +34,13 @@ class Family:
         grammar: file in ``grammars/names/`` (without ``.lark``), or the path of a ``.lark`` file.
         transform: what notes the fields: a function, or ``module:function``.
         form: ``word`` when the grammar reads the function's name, ``path`` when it reads the
-            qualified name without its arguments (``at::native::f``).
+            qualified name without its arguments (``at::native::f``), ``raw`` when it reads the
+            whole text, ``fallback`` when no other grammar accepted it.
         first: the letters with which names of the family begin; empty: any. Only the grammar
             decides; this saves trying it.
         what: one line for people.
+        wrapped: names of the family also stand in CUTLASS's wrappers (``cutlass::Kernel2<…>``);
+            what is inside is tried first.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Family:
     form: Form
     first: tuple[str, ...]
     what: str
+    wrapped: bool = False
 
     def transformer(self) -> Transform:
         """Return the function that notes the fields, importing its module."""
@@ -56,23 +60,46 @@ class Family:
         return found
 
 
-def _family(name: str, form: Form, first: str, what: str) -> Family:
-    return Family(name, name, f"kanalyze.names.{name}:transform", form, tuple(first.split()), what)
+def _family(
+    name: str, form: Form, first: str, what: str, *, wrapped: bool = False
+) -> Family:
+    module = f"kanalyze.names.{name}:transform"
+    return Family(name, name, module, form, tuple(first.split()), what, wrapped)
 
+
+_ARCHS = "maxwell pascal volta turing ampere ada hopper"
 
 FAMILIES: tuple[Family, ...] = (
-    _family("cutlass2x", "word", "cutlass", "CUTLASS 2.x, also inside cuBLAS and cuDNN"),
-    _family("cutlass3x", "word", "cutlass", "CUTLASS 3.x and 4.x, also inside cuBLASLt and cuDNN"),
-    _family(
-        "cublas_legacy",
-        "word",
-        "maxwell pascal volta turing ampere ada hopper",
-        "cuBLAS's own matrix products",
-    ),
+    _family("cutlass2x", "word", "cutlass", "CUTLASS 2.x, also in cuBLAS and cuDNN", wrapped=True),
+    _family("cutlass3x", "word", "cutlass", "CUTLASS 3.x and 4.x, also in cuBLASLt", wrapped=True),
+    _family("flash", "path", "flash pytorch FLASH FlashAttn", "FlashAttention 2/3", wrapped=True),
+    _family("cutlass_template", "path", "cutlass", "CUTLASS kernels with their C++ type"),
+    _family("cublas_legacy", "word", _ARCHS, "cuBLAS's own matrix products"),
+    _family("cublas_misc", "path", "", "cuBLAS's small kernels: gemv, split-K's second step, dot"),
+    _family("nvjet", "word", "nvjet", "cuBLASLt's generated matrix products"),
+    _family("xmma", "word", "sm", "matrix products of cuBLAS, cuDNN and TensorRT"),
+    _family("cudnn_legacy", "word", f"cudnn trt {_ARCHS}", "cuDNN's older convolutions"),
+    _family("cudnn_template", "path", "cudnn cask", "cuDNN's C++ templates"),
+    _family("cudnn_sdpa", "word", "cudnn", "cuDNN's generated attention"),
+    _family("fmha_cutlass", "word", "fmha", "memory-efficient attention (xFormers, PyTorch)"),
+    _family("fmha_trtllm", "word", "fmhaSm", "trtllm-gen attention (TensorRT-LLM, FlashInfer)"),
+    _family("fmha_v2", "word", "fmha", "TensorRT-LLM's fmha_v2 attention"),
     _family("triton_inductor", "word", "triton", "kernels that TorchInductor generates"),
-    _family("at_native", "path", "at anonymous softmax", "PyTorch's own CUDA kernels (ATen)"),
+    _family("triton_other", "word", "", "other Triton kernels"),
+    _family("at_native", "path", "at anonymous softmax", "PyTorch's own kernels (ATen)"),
+    _family("cub_thrust", "path", "", "CUB, Thrust, rocPRIM, hipCUB"),
+    _family("nccl", "word", "ncclDevKernel ncclKernel", "NCCL and RCCL collectives"),
+    _family("tensile", "word", "Cijk Custom", "AMD Tensile (rocBLAS) and hipBLASLt"),
+    _family("miopen_igemm", "word", "igemm", "MIOpen's implicit GEMM convolutions"),
+    _family("ck", "path", "ck", "AMD Composable Kernel, CK-Tile"),
+    _family("cute_dsl", "word", "kernel", "CUTLASS's CuTe DSL (Python)"),
+    _family("deepgemm", "path", "deep", "DeepGEMM"),
+    _family("trtllm_gemm", "word", "bmm gemm", "trtllm-gen matrix products"),
+    _family("memop", "raw", "Memcpy Memset CUDA Copy FillBuffer", "copies and fills, not kernels"),
+    _family("mangled", "fallback", "", "mangled names that cannot be demangled"),
+    _family("other", "fallback", "", "every other function"),
 )
-"""The built-in families. A name is accepted by one grammar at most; the order does not matter."""
+"""The built-in families. A name is accepted by one grammar at most, whatever the order."""
 
 
 @cache
@@ -87,13 +114,19 @@ def families() -> tuple[Family, ...]:
 
 
 @cache
+def fallback(name: str) -> Family:
+    """Return the family ``mangled`` or ``other``."""
+    return next(family for family in FAMILIES if family.name == name)
+
+
+@cache
 def _by_first() -> tuple[dict[str, tuple[Family, ...]], tuple[Family, ...]]:
     table: dict[str, list[Family]] = {}
     anything: list[Family] = []
     for family in families():
         for first in family.first:
             table.setdefault(first, []).append(family)
-        if not family.first:
+        if not family.first and family.form != "fallback":
             anything.append(family)
     return {first: tuple(found) for first, found in table.items()}, tuple(anything)
 

@@ -38,6 +38,10 @@ def _parser(grammar: str) -> Lark:
     return Lark(text, parser="lalr", lexer="contextual", keep_all_tokens=True)
 
 
+LIMIT = 4096
+"""Longest text that a grammar reads (the longest names that libraries write are below 2,000)."""
+
+
 def parse(grammar: str, text: str, cut: bool) -> list[Token] | None:
     """Return the tokens of ``text``, or None when the grammar does not accept it.
 
@@ -46,6 +50,8 @@ def parse(grammar: str, text: str, cut: bool) -> list[Token] | None:
     """
     from lark.exceptions import UnexpectedInput
 
+    if len(text) > LIMIT:
+        return None
     parser = _parser(grammar)
     tokens: list[Token] = []
     interactive = parser.parse_interactive(text)

@@ -11,6 +11,10 @@ from kanalyze.names.name import Basis, Field, Span, Value
 from kanalyze.names.words import arch_name, cpp_dtype
 
 
+class Reject(Exception):
+    """Raised by a transformer: the name has the family's shape but is not one of its names."""
+
+
 class Reading:
     """One name on its way through one family.
 

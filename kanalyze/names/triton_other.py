@@ -1,0 +1,48 @@
+"""Triton kernels that are not Inductor's: ``_matmul_ogs_NNT_…``, ``softmax_kernel_0d1d2de3de4``."""
+
+from __future__ import annotations
+
+from kanalyze.names.reading import Reading, Reject
+
+_TYPES = {"fp16": "f16", "fp32": "f32", "fp8e4nv": "e4m3", "fp8e5": "e5m2"}
+
+
+def transform(r: Reading) -> None:
+    """Note what the tokens of ``triton_other.lark`` state."""
+    if suffix := r.one("SUFFIX"):
+        arguments = split_suffix(suffix.text)
+        if arguments is None:
+            raise Reject
+        r.add("specialization", arguments, suffix, "generator")
+    function = r.one("OGS") or r.one("FUNCTION") or r.one("BARE")
+    if function is None:
+        raise Reject
+    r.add("function", function.text, function, "generator")
+    r.add("generator", "triton", suffix or function, "generator")
+    if r.has("OGS"):
+        r.named("generator", tile_m="generator")
+        r.fields = [field for field in r.fields if field.start or field.key != "op"]
+        r.add("op", "gemm", function, "generator")
+        for name, key in (("Y_TYPE", "dtype_d"), ("X_TYPE", "dtype_a"), ("W_TYPE", "dtype_b")):
+            if token := r.one(name):
+                r.add(key, _TYPES.get(token.text, token.text), token, "generator")
+        r.epilogue(basis="generator")
+
+
+def split_suffix(suffix: str) -> tuple[str, ...] | None:
+    """Return what each argument was specialised to; None when the indices do not count up.
+
+    ``0d1de2`` is argument 0 divisible by 16, argument 1 by 16 and by 8, argument 2 nothing.
+    """
+    marks: list[str] = []
+    at = 0
+    while at < len(suffix):
+        index = str(len(marks))
+        if not suffix.startswith(index, at):
+            return None
+        at += len(index)
+        begin = at
+        while at < len(suffix) and not suffix[at].isdigit():
+            at += 1
+        marks.append(suffix[begin:at])
+    return tuple(marks) if any(marks) else None
