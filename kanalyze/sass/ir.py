@@ -88,7 +88,7 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """``c[0x0][0x210]``: a constant bank; also ``c[0x3][R4+0x8]``, ``-c[0x0][0x4]``, ``cx[UR4][…]``.
+    """``c[0x0][0x210]``: a constant bank; also ``c[0x3][R4+0x8]``, ``cx[UR4][0x8]``.
 
     ``bank`` is a number, or the uniform register that holds the bank's handle (``bindless``).
     ``base`` is the register that ``offset`` (in bytes) is added to, if any.
