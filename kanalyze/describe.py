@@ -453,6 +453,11 @@ class _Describer:
         if trip.count is None or unknown_reasons(trip.count):
             return None
         count = trip.count
-        while count.op in ("maxs", "maxu") and count.args[1].op == "const":
-            count = count.args[0]  # the bound by 0 or 1 is what "once it is entered" means
+        while True:  # the bound by 0 or 1 is what "once it is entered" means
+            if count.op in ("maxs", "maxu") and count.args[1].op == "const":
+                count = count.args[0]
+            elif count.op == "select" and count.args[2].unsigned == 0:
+                count = count.args[1]
+            else:
+                break
         return self.reader.text(count)

@@ -72,11 +72,6 @@ class Case:
     tests_first: bool = False  # whether its loop may run not at all once its header is reached
     runs: bool = True  # whether its addresses lie in memory and are aligned
     wraps: bool = False  # whether its index wraps at 32 bits, so that no text can be right
-    xfail: str = ""  # why `test_values` fails
-    xfail_conditions: str = ""
-    xfail_trips: str = ""
-    xfail_trip_texts: str = ""
-    xfail_texts: str = ""
 
 
 PRELUDE = """
@@ -166,7 +161,6 @@ CASES = [
         "add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;",
         (lambda a: X + 4 * toward_zero(a.n - a.t, 32),),
         numbers=((40, 0), (0, 0), (-31, 0), (-1000, 0), (1000, 0)),
-        xfail_texts="// rounds down, the instruction towards 0",
     ),
     Case(
         "signed remainder: minus what a mask keeps",
@@ -175,7 +169,6 @@ CASES = [
         "mul.wide.s32 %rd2, %r8, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;",
         (lambda a: X + 4 * (a.n - a.t - 32 * toward_zero(a.n - a.t, 32)),),
         numbers=((40, 0), (0, 0), (-31, 0), (-1000, 0), (1000, 0)),
-        xfail_texts="// rounds down, the instruction towards 0",
     ),
     Case(
         "division and remainder of numbers in registers",
@@ -193,7 +186,6 @@ CASES = [
             ),
         ),
         numbers=((7, 0), (64, 0), (1, 0)),
-        xfail_texts="// rounds down, the instruction towards 0",
     ),
     Case(
         "the global index as nvcc computes it",
@@ -213,7 +205,6 @@ CASES = [
         trips=(lambda a: max(a.n, 1),),
         trip_texts=("n",),
         numbers=((5, 0), (1, 0), (0, 0), (-3, 0)),
-        xfail_trip_texts="max(n - 1, 0) + 1 instead of n",
     ),
     Case(
         "loop tested at its start, step 4",
@@ -270,8 +261,6 @@ CASES = [
         ("x + 4*i",),
         trips=(lambda a: a.n,),
         trip_texts=("n",),
-        xfail_trips="a latch that only jumps: taken for tested first",
-        xfail_trip_texts="a latch that only jumps: taken for tested first",
     ),
     Case(
         "two loops, one in the other",
@@ -285,7 +274,6 @@ CASES = [
         ("x + 4*(i0*m + i1)",),
         trips=(lambda a: a.n, lambda a: a.m),
         trip_texts=("n", "m"),
-        xfail_trip_texts="max(n - 1, 0) + 1 instead of n",
     ),
     Case(
         "a pointer that an inner loop moves on",
@@ -410,7 +398,6 @@ CASES = [
         add.s32 %r8, %r6, %r7;
         mul.wide.s32 %rd4, %r8, 4; add.s64 %rd5, %rd50, %rd4; st.global.u32 [%rd5], %r1;""",
         (lambda a: X + 4 * (a.t // 3), lambda a: X + 4 * toward_zero(a.t - 30, 3)),
-        xfail_texts="an unsigned factor is written as a negative number",
     ),
     Case(
         "xor swizzle in shared memory",
@@ -467,7 +454,6 @@ CASES = [
         add.s32 %r3, %r3, 1; setp.lt.s32 %p2, %r3, %r50; @%p2 bra $L1;""",
         (lambda a: 0x400 + 1024 * ((a.i + 1) % 3),),
         trips=(lambda a: a.n,),
-        xfail="a stage index 1, 2, 0, 1, …",
     ),
     Case(
         "two buffers by xor",
@@ -550,7 +536,6 @@ CASES = [
             lambda a: X + 4 * (256 + 16 * (a.t >> 2 & 7)),
             lambda a: X + 4 * ((a.t >> 1 & 7) - (8 if a.t >> 3 & 1 else 0)),
         ),
-        xfail_texts="bits that a left shift drops on purpose are not said to be dropped",
     ),
     Case(
         "the upper bits shifted out and back",
@@ -562,7 +547,6 @@ CASES = [
             lambda a: X + 4 * (a.t & 7),
             lambda a: X + 4 * ((264 if a.t & 16 else 0) ^ a.t),
         ),
-        xfail_texts="bits that a left shift drops on purpose are not said to be dropped",
     ),
     Case(
         "bytes, tables of logic, double shifts",
@@ -612,7 +596,6 @@ CASES = [
         st.global.u32 [%rd4], %r1; mul.wide.u16 %r3, %rs1, 100; mul.wide.u32 %rd5, %r3, 4;
         add.s64 %rd6, %rd50, %rd5; st.global.u32 [%rd6], %r1;""",
         (lambda a: X + 4 * ((a.t * 4096 & 0xFFFF) >> 8), lambda a: X + 400 * a.t),
-        xfail_texts="arithmetic of 16 bits is written as if it did not wrap",
     ),
     Case(
         "a swizzle in 16 bits, as LLVM narrows it",
@@ -623,7 +606,6 @@ CASES = [
         # 0x7701 swaps the two low bytes: %r4 is 256*(tid & 5). Times 128, only its lowest bit is
         # left (as bit 15); times 8, bit 2 of tid becomes bit 13, which the mask keeps.
         (lambda a: X + 4 * (64 * (a.t & 1) + 4 * (a.t & 4)),),
-        xfail_texts="arithmetic of 16 bits is written as if it did not wrap",
     ),
     Case(
         "a step that a condition chooses",
@@ -633,7 +615,6 @@ CASES = [
         add.s32 %r3, %r3, 1; setp.lt.s32 %p2, %r3, %r50; @%p2 bra $L1;""",
         (lambda a: X + 4 * (2 * a.i if a.t < 16 else 0),),
         trips=(lambda a: a.n,),
-        xfail="a predicated step is not solved",
     ),
     Case(
         "a step that grows",
@@ -672,7 +653,6 @@ CASES = [
         (lambda a: X,),
         trips=(lambda a: 3,),
         numbers=((0x80000010, 0),),
-        xfail_trips="the distance is divided as a signed number",
     ),
     Case(
         "a signed parameter widened as it is read",
@@ -680,7 +660,6 @@ CASES = [
         st.global.u32 [%rd4], %r1;""",
         (lambda a: X + 4 * a.n,),
         numbers=((5, 0), (-5, 0)),
-        xfail="ld.param.s32 into a 64-bit register extends the sign",
     ),
     Case(
         "half of a parameter",
@@ -700,8 +679,6 @@ CASES = [
         st.global.u32 [%rd5], %r1;
         add.s32 %r3, %r3, 1; setp.lt.s32 %p2, %r3, %r50; @%p2 bra $L1;""",
         (lambda a: X + 4 * (16 * a.i + a.j), lambda a: Y + 4 * (16 * a.i + a.i + 1)),
-        xfail="the inner trip count keeps a phi of the outer loop",
-        xfail_texts="the inner trip count keeps a phi of the outer loop",
     ),
     Case(
         "a sum over iterations of growing length",
@@ -767,7 +744,6 @@ CASES = [
         add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;""",
         (lambda a: X + 4 * ((5 * a.t + 128) % 256 - 128),),
         wraps=True,
-        xfail="cvt.s8 into a 32-bit register extends the sign",
     ),
     Case(
         "one operand each",
@@ -811,8 +787,6 @@ CASES = [
             lambda a: a.c == 1 and a.t < a.n,
             lambda a: a.c != 1 and a.t < a.n,
         ),
-        xfail_conditions="setp of two predicates with .and is not evaluated",
-        xfail_texts="setp of two predicates with .and is not evaluated",
     ),
     Case(
         "a register written again and again",
@@ -853,13 +827,8 @@ def _read(case: Case) -> tuple[ir.Module, Any, addresses.Addresses]:
     return module, cfg, addresses.find(cfg, variables)
 
 
-def _parameters(cases: list[Case], xfail: str = "") -> list[Any]:
-    result = []
-    for case in cases:
-        reason = getattr(case, xfail) if xfail else ""
-        marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-        result.append(pytest.param(case, id=case.name, marks=marks))
-    return result
+def _parameters(cases: list[Case]) -> list[Any]:
+    return [pytest.param(case, id=case.name) for case in cases]
 
 
 def _situations(case: Case) -> list[At]:
@@ -909,7 +878,7 @@ def _evaluate(case: Case, cfg: Any, values: list[Any], at: list[At]) -> list[Any
     return results
 
 
-@pytest.mark.parametrize("case", _parameters(CASES, "xfail"))
+@pytest.mark.parametrize("case", _parameters(CASES))
 def test_values(case: Case):
     _, cfg, found = _read(case)
     assert len(found.accesses) == len(case.answers)
@@ -930,7 +899,7 @@ def test_values(case: Case):
 WITH_CONDITIONS = [c for c in CASES if c.conditions]
 
 
-@pytest.mark.parametrize("case", _parameters(WITH_CONDITIONS, "xfail_conditions"))
+@pytest.mark.parametrize("case", _parameters(WITH_CONDITIONS))
 def test_conditions(case: Case):
     _, cfg, found = _read(case)
     at = _situations(case)
@@ -940,7 +909,7 @@ def test_conditions(case: Case):
         assert [bool(g) for g in got] == [answer(a) for a in at]
 
 
-@pytest.mark.parametrize("case", _parameters([c for c in CASES if c.trips], "xfail_trips"))
+@pytest.mark.parametrize("case", _parameters([c for c in CASES if c.trips]))
 def test_trip_counts(case: Case):
     _, cfg, found = _read(case)
     headers = sorted(loop.header for loop in cfg.loops)
@@ -971,7 +940,7 @@ def test_texts_of_addresses(case: Case):
 TRUE_TEXTS = [c for c in CASES if c.runs and not c.wraps]
 
 
-@pytest.mark.parametrize("case", _parameters(TRUE_TEXTS, "xfail_texts"))
+@pytest.mark.parametrize("case", _parameters(TRUE_TEXTS))
 def test_texts_mean_the_address(case: Case):
     """Evaluated as Python, a text gives the address (no index wraps in these kernels)."""
     module, _, _ = _read(case)
@@ -1009,7 +978,7 @@ def test_texts_of_conditions(case: Case):
 WITH_TRIPS = [c for c in CASES if c.trip_texts]
 
 
-@pytest.mark.parametrize("case", _parameters(WITH_TRIPS, "xfail_trip_texts"))
+@pytest.mark.parametrize("case", _parameters(WITH_TRIPS))
 def test_texts_of_trip_counts(case: Case):
     module, _, _ = _read(case)
     kernel = kanalyze.analyze(module).kernels[0]

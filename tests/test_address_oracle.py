@@ -260,10 +260,7 @@ def _wanted(access: addresses.AccessValue) -> list[Any]:
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("index", [10, 13, 16], ids=lambda i: _id(CASES[i]))
-def test_the_shared_side_of_copies_is_known(index, arch, request):
-    if (index, arch) in ((10, "sm_90"), (10, "sm_100"), (16, "sm_90")):
-        mark = pytest.mark.xfail(strict=True, reason="a stage index 1, 2, 0, 1, …")
-        request.applymarker(mark)
+def test_the_shared_side_of_copies_is_known(index, arch):
     compiled = _compiled(index, arch)
     module, function = _function(compiled.ptx, compiled.name)
     found = addresses.find(build(function), _variables(module, function))

@@ -313,7 +313,9 @@ class Grid:
                 high = [int(np.abs(a).max()) for a in arrays]
                 if high[0] * high[1] < 1 << 63:
                     return parts.of_arrays([(arrays[0] * arrays[1]) >> width])
-                wide = (arrays[0].astype(np.uint64) * arrays[1].astype(np.uint64)) >> np.uint64(width)
+                wide = (arrays[0].astype(np.uint64) * arrays[1].astype(np.uint64)) >> np.uint64(
+                    width
+                )
                 return parts.of_arrays([wide.astype(np.int64)])
             case _:
                 raise UnknownValueError(f"{op} is not evaluated over a launch")
@@ -345,5 +347,3 @@ class Grid:
         one, other = self._number_of(node.args[1]), self._number_of(node.args[2])
         held = parts.of_arrays([spread(condition, self.dimensions)])
         return parts.add(other, parts.multiply(held, parts.add(one, parts.scale(other, -1))))
-
-

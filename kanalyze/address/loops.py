@@ -8,7 +8,7 @@ Everything else is unknown, with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,10 +51,8 @@ class Solved:
         A value that was computed in a loop and is used behind it is the one of the last
         iteration.
         """
+        result = self._without_phis(values)
         pool = self.registers.pool
-        result = list(values)
-        for layer in self._layers:
-            result = pool.substitute_all(result, layer)
         left = {leaf for value in result for leaf in leaves(value, "iter")}
         outside: dict[Value, Value] = {}
         for leaf in left:
@@ -71,7 +69,20 @@ class Solved:
                         ("last", leaf.payload), "left over from a loop of unknown length", leaf.bits
                     )
                 )
-        return pool.substitute_all(result, outside) if outside else result
+        return self._without_phis(pool.substitute_all(result, outside)) if outside else result
+
+    def _without_phis(self, values: Iterable[Value]) -> list[Value]:
+        result = list(values)
+        for layer in self._layers:
+            result = self.registers.pool.substitute_all(result, layer)
+        return result
+
+    def finish(self) -> None:
+        """Resolve the trip counts of inner loops, too: they may depend on outer loops."""
+        for header, trip in self.trips.items():
+            if trip.count is not None and trip.last is not None:
+                count, last = self._without_phis([trip.count, trip.last])
+                self.trips[header] = replace(trip, count=count, last=last)
 
 
 def solve(registers: Registers) -> Solved:
@@ -79,6 +90,7 @@ def solve(registers: Registers) -> Solved:
     solved = Solved(registers)
     for loop in sorted(registers.cfg.loops, key=lambda loop: -loop.depth):
         _Loop(solved, loop.header).solve()
+    solved.finish()
     return solved
 
 
@@ -151,13 +163,24 @@ class _Loop:
             return self._one_behind(phi, start, next_value)
         if own != [phi]:
             return None
-        total = sum_of(next_value, self.sums)
-        if total.coefficient(phi) == 1:
-            step = value_of(self.pool, total.without(phi))
-            if not self._varies(step):
-                grown = self.pool.make("mul", phi.bits, self._iteration(phi.bits), step)
-                return self.pool.make("add", phi.bits, start, grown)
+        step = self._step(phi, next_value)
+        if step is not None:
+            grown = self.pool.make("mul", phi.bits, self._iteration(phi.bits), step)
+            return self.pool.make("add", phi.bits, start, grown)
         return self._cycle(phi, start, next_value)
+
+    def _step(self, phi: Value, next_value: Value) -> Value | None:
+        """What each iteration adds to ``phi``, if that is the same in all of them."""
+        if next_value.op == "select" and not self._varies(next_value.args[0]):
+            steps = [self._step(phi, choice) for choice in next_value.args[1:]]
+            if steps[0] is None or steps[1] is None:
+                return None
+            return self.pool.make("select", phi.bits, next_value.args[0], steps[0], steps[1])
+        total = sum_of(next_value, self.sums)
+        if total.coefficient(phi) != 1:
+            return None
+        step = value_of(self.pool, total.without(phi))
+        return None if self._varies(step) else step
 
     def _one_behind(self, phi: Value, start: Value, next_value: Value) -> Value:
         """The phi is ``start`` first, then what the iteration before it computed."""
@@ -186,7 +209,7 @@ class _Loop:
         return self.pool.substitute(value, by)
 
     def _cycle(self, phi: Value, start: Value, next_value: Value) -> Value | None:
-        """A counter that depends on nothing but itself and comes round: ``a + d·(i mod n)``."""
+        """A counter that depends on nothing but itself and comes round: ``a + d·((i + s) mod n)``."""
         others = [n for n in in_order([next_value]) if not n.args and n.op not in ("const", "phi")]
         if others or start.op != "const":
             return None
@@ -204,17 +227,16 @@ class _Loop:
 
     def _round(self, phi: Value, start: Value, values: list[int], offset: int) -> Value | None:
         bits = phi.bits
-        step = (values[1] - values[0]) if len(values) > 1 else 0
-        if any(v - values[0] != step * i for i, v in enumerate(values)):
+        length, least = len(values), min(values)
+        step = sorted(values)[1] - least if length > 1 else 1
+        ahead = (values[0] - least) // step if step else 0
+        if any(v != least + step * ((i + ahead) % length) for i, v in enumerate(values)):
             return None
         number = self._iteration(bits)
-        behind = self.pool.make("sub", bits, number, self.pool.const(offset, bits))
-        turn = self.pool.make("remu", bits, behind, self.pool.const(len(values), bits))
-        value = self.pool.make(
-            "add", bits,
-            self.pool.make("mul", bits, turn, self.pool.const(step, bits)),
-            self.pool.const(values[0], bits),
-        )  # fmt: skip
+        shifted = self.pool.make("add", bits, number, self.pool.const(ahead - offset, bits))
+        turn = self.pool.make("remu", bits, shifted, self.pool.const(length, bits))
+        scaled = self.pool.make("mul", bits, turn, self.pool.const(step, bits))
+        value = self.pool.make("add", bits, scaled, self.pool.const(least, bits))
         if offset == 0:
             return value
         at_first = self.pool.make("eq", 1, number, self.pool.const(0, bits))
@@ -243,7 +265,9 @@ class _Loop:
             waits = any("mbarrier" in reason for reason in reasons)
             reason = WAITS_ON_MBARRIER if waits else f"its condition: {reasons[0]}"
             return TripCount(None, None, reason)
-        tests_first = block == self.header and block not in self.loop.latches
+        others = [cfg.blocks[b] for b in self.loop.body if b != self.header]
+        works = any(len(b.instructions) > 1 for b in others)  # more than the jump back
+        tests_first = block == self.header and block not in self.loop.latches and works
         if block != self.header and block not in self.loop.latches:
             return TripCount(None, None, "the loop is left from its middle")
         last = self._steps_until_false(condition)
@@ -272,10 +296,12 @@ class _Loop:
         if last.op == "maxs" and last.args[1].unsigned == 0:
             quotient = last.args[0]
             divisor = quotient.args[1] if quotient.op == "divs" else None
-            if divisor is not None and divisor.unsigned is not None:
+            if divisor is None or divisor.unsigned is None:
+                inner = self._simplify(self.pool.make("add", last.bits, quotient, one))
+            else:
                 more = self._simplify(self.pool.make("add", last.bits, quotient.args[0], divisor))
                 inner = self.pool.make("divs", last.bits, more, divisor)
-                return self.pool.make("maxs", last.bits, inner, one)
+            return self.pool.make("maxs", last.bits, inner, one)
         return self.pool.make("add", last.bits, last, one)
 
     def _simplify(self, value: Value) -> Value:
@@ -317,5 +343,11 @@ class _Loop:
             return None
         slack = step - 1 if op.startswith("lt") else step
         padded = self._simplify(self.pool.make("add", bits, rest, self.pool.const(slack, bits)))
-        quotient = self.pool.make("divs", bits, padded, self.pool.const(step, bits))
-        return self.pool.make("maxs", bits, quotient, self.pool.const(0, bits))
+        stride, zero = self.pool.const(step, bits), self.pool.const(0, bits)
+        if op.endswith("u"):
+            sides = [value_of(self.pool, s.without(number)) for s in sums]
+            entered = self.pool.make(op, 1, *sides)
+            quotient = self.pool.make("divu", bits, padded, stride)
+            return self.pool.make("select", bits, entered, quotient, zero)
+        quotient = self.pool.make("divs", bits, padded, stride)
+        return self.pool.make("maxs", bits, quotient, zero)

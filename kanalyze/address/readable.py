@@ -2,7 +2,9 @@
 
 The text reads as Python over integers without a width: it equals the value as long as index
 arithmetic does not wrap at 32 or 64 bits (what kernels rely on); where an operation drops bits on
-purpose the text says ``u32(…)``.
+purpose the text says ``u32(…)``. Three things differ from Python: ``//`` and ``%`` round toward 0, as
+the machine's do; ``ceil(a/b)`` stands for ``(a + b - 1) // b``, as compilers compute it; and
+``mulhi_u32`` is the upper half of a product.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ _COMPARE = {"lts": "<", "ltu": "<", "les": "<=", "leu": "<=", "eq": "==", "ne": 
 _FLIPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!="}
 _FUNCTIONS = {
     "mins": "min", "minu": "min", "maxs": "max", "maxu": "max", "popc": "popc",
-    "mulhu": "mulhi", "mulhs": "mulhi",
 }  # fmt: skip
 
 
@@ -184,13 +185,13 @@ class Reader:
             case "phi":
                 return _atom("<carried around a loop>")
             case "add":
-                return _sum(args[0], args[1])
+                return self._narrow(node, _sum(args[0], args[1]))
             case "sub":
-                return _sum(args[0], args[1], -1)
+                return self._narrow(node, _sum(args[0], args[1], -1))
             case "mul":
-                return self._product(args[0], args[1])
+                return self._narrow(node, self._product(args[0], args[1]))
             case "shl" if number is not None:
-                return _scaled(args[0], 1 << number)
+                return self._narrow(node, _scaled(args[0], 1 << number))
             case "zext" | "sext":
                 return args[0] if node.args[0].bits > 1 else self._select(node.args[0], "1", "0")
             case "trunc":
@@ -209,6 +210,12 @@ class Reader:
             case "select":
                 yes, no = (_print(a) for a in args[1:])
                 return self._select(node.args[0], yes, no)
+            case "mulhu" | "mulhs":
+                texts = [
+                    str(a.unsigned) if node.op == "mulhu" and a.op == "const" else _print(p)
+                    for a, p in zip(node.args, args, strict=True)
+                ]
+                return _atom(f"mulhi_{node.op[-1]}{node.bits}({', '.join(texts)})")
             case op if op in _FUNCTIONS:
                 return _atom(f"{_FUNCTIONS[op]}({', '.join(_print(a) for a in args)})")
             case "shl" | "shru" | "shrs":
@@ -216,6 +223,15 @@ class Reader:
                 return _atom(f"({_operand(args[0])} {sign} {_operand(args[1])})")
             case _:
                 return _atom(f"({self.condition(node)})")
+
+    def _narrow(self, node: Value, value: Polynomial) -> Polynomial:
+        """Arithmetic of 8 and 16 bits wraps in practice: said unless it cannot."""
+        if node.bits > 16 or node.op == "sub":
+            return value if node.bits > 16 else _atom(f"u{node.bits}({_print(value)})")
+        most = [self.bits.possible_ones(a) for a in node.args]
+        number = node.args[1].unsigned
+        top = {"add": sum(most), "mul": most[0] * most[1]}.get(node.op, most[0] << (number or 0))
+        return value if top >> node.bits == 0 else _atom(f"u{node.bits}({_print(value)})")
 
     def _select(self, condition: Value, yes: str, no: str) -> Polynomial:
         return _atom(f"({yes} if {self.condition(condition)} else {no})")
@@ -281,9 +297,30 @@ class Reader:
             bit = node.bits - 1 - node.args[0].args[1].payload
             origin = self._polynomials[node.args[0].args[0]]
             return _scaled(_atom(f"(({_operand(origin)} >> {bit}) & 1)"), -1)
+        inner = node.args[0]
+        left = inner.args[1].unsigned if inner.op == "shl" else None
+        if left is not None and self.bits.possible_ones(inner.args[0]) << left >> node.bits:
+            return self._field(node, inner.args[0], left, amount)
         if value.terms and _content(value) % (1 << amount) == 0:
             return _divided(value, 1 << amount)
-        return _atom(f"({_operand(value)} >> {amount})")
+        text = _operand(value)
+        if node.op == "shru" and inner.op in ("mulhs", "shrs"):  # may be negative
+            text = f"u{node.bits}({_print(value)})"
+        return _atom(f"({text} >> {amount})")
+
+    def _field(self, node: Value, origin: Value, left: int, right: int) -> Polynomial:
+        """``x << left >> right`` that drops upper bits: a field of x, signed for ``shrs``."""
+        text = _operand(self._polynomials[origin])
+        if right >= left:
+            text = f"({text} >> {right - left})" if right > left else text
+        else:
+            text = f"({text} << {left - right})"
+        mask = (1 << (node.bits - right)) - 1
+        field_text = f"({text} & {_mask_text(mask, node.bits)})"
+        if node.op == "shru":
+            return _atom(field_text)
+        sign = (mask + 1) >> 1
+        return _sum(_atom(f"({field_text} ^ {sign})"), _number(-sign))
 
     def _quotient(self, dividend: Polynomial, divisor: Polynomial) -> Polynomial:
         number = divisor.constant if divisor.is_constant else 0

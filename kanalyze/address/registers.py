@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from kanalyze.address.transfer import TRANSFER, Context, NotModelled, type_bits
+from kanalyze.address.transfer import TRANSFER, Context, NotModelled, opposite, type_bits
 from kanalyze.address.value import Pool, Value
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
@@ -280,12 +280,14 @@ class _Follower:
             return self.pool.unknown(name, f"{name} is not an integer that is followed", bits)
         return self.resize(value, bits)
 
-    def resize(self, value: Value, bits: int) -> Value:
-        """``value`` read at another width, as PTX reads a wider or narrower register."""
+    def resize(self, value: Value, bits: int, signed: bool = False) -> Value:
+        """``value`` at another width; a register wider than the type is filled by sign or zeros."""
         if value.op == "unknown" and value.bits != bits:
             key, reason = value.payload
             return self.pool.unknown(key, reason, bits)
-        return self.pool.make("trunc" if value.bits > bits else "zext", bits, value)
+        if value.bits > bits:
+            return self.pool.make("trunc", bits, value)
+        return self.pool.make("sext" if signed and value.bits > 1 else "zext", bits, value)
 
     def _reader(
         self, block: int, instruction: ir.Instruction
@@ -346,6 +348,8 @@ class _Follower:
                 continue
             if value.args:
                 self.result.origins.setdefault(value, instruction)
+            signed = instruction.parts[-1].startswith("s") or instruction.parts[-2:-1] == ("s",)
+            value = self.resize(value, max(value.bits, self._width(name)), signed)
             if guard is not None and name in self.merged:
                 old = self.resize(self._leaving(block, name), value.bits)
                 value = self.pool.make("select", value.bits, guard, value, old)
@@ -385,8 +389,8 @@ class _Follower:
             else:
                 if len(written) == 1:
                     return [value]
-                if instruction.base == "setp" and len(instruction.operands) == 3:  # p|q: q is not p
-                    return [value, self.pool.make("xor", 1, value, self.pool.const(1, 1))]
+                if instruction.base == "setp":
+                    return [value, opposite(Context(self.pool, instruction, read))]
                 reason = f"{instruction.opcode} with several results is not evaluated"
                 if instruction.base == "shfl":
                     return [value, self.pool.unknown((instruction.pos, 1), reason, 1)]

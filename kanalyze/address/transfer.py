@@ -149,7 +149,22 @@ def _abs(context: Context) -> Value:
 
 
 def _compare(context: Context) -> Value:
-    """``setp.CMP[.BOOL].TYPE p[|q], a, b[, c]``."""
+    """``setp.CMP[.BOOL].TYPE p[|q], a, b[, c]``: the value of p."""
+    return _combined(context, _comparison(context))
+
+
+def opposite(context: Context) -> Value:
+    """The value of q in ``setp … p|q``: the comparison is negated before it is combined."""
+    held = _comparison(context)
+    return _combined(context, context.make("xor", 1, held, context.pool.const(1, 1)))
+
+
+def _combined(context: Context, result: Value) -> Value:
+    combine = [p for p in context.instruction.parts[2:] if p in ("and", "or", "xor")]
+    return context.make(combine[0], 1, result, context.source(3, 1)) if combine else result
+
+
+def _comparison(context: Context) -> Value:
     kind, bits = _integer_type(context)
     parts = context.instruction.parts
     comparison = _COMPARISONS.get(parts[1])
@@ -160,9 +175,7 @@ def _compare(context: Context) -> Value:
         left, right, comparison = right, left, {"gt": "lt", "ge": "le"}[comparison]
     if comparison in ("lt", "le"):
         comparison += "s" if kind == "s" else "u"
-    result = context.make(comparison, 1, left, right)
-    combine = [p for p in parts[2:] if p in ("and", "or", "xor")]
-    return context.make(combine[0], 1, result, context.source(3, 1)) if combine else result
+    return context.make(comparison, 1, left, right)
 
 
 def _select(context: Context) -> Value:
@@ -337,8 +350,7 @@ def warp_uniform(value: Value) -> bool:
     for node in in_order([value]):
         if not node.args:
             uniform[node] = node.op in ("const", "param", "iter", "address") or (
-                node.op == "special"
-                and node.payload.startswith(_SAME_FOR_A_BLOCK)
+                node.op == "special" and node.payload.startswith(_SAME_FOR_A_BLOCK)
             )
             continue
         free_of_lane = all(uniform[a] for a in node.args)

@@ -85,7 +85,8 @@ class Expression:
             (quotient,) = args
             assert isinstance(quotient, ast.BinOp), "ceil(…) of something other than a quotient"
             assert isinstance(quotient.op, ast.Div), "ceil(…) of something other than a quotient"
-            return -(-self.value(quotient.left) // self.value(quotient.right))
+            left, right = self.value(quotient.left), self.value(quotient.right)
+            return toward_zero(left + right - 1, right)
         values = [self.value(a) for a in args]
         if name in ("min", "max"):
             result = values[0]
@@ -94,19 +95,24 @@ class Expression:
             return result
         if name == "popc":  # of 32 bits
             return sum((values[0] >> bit) & 1 for bit in range(32))
-        if name == "mulhi":  # of 32 bits
+        if name in ("mulhi_u32", "mulhi_s32"):
             return (values[0] * values[1]) >> 32
         found = re.fullmatch(r"u(8|16|32)", name)
         assert found, f"function {name}"
         return values[0] & ((1 << int(found[1])) - 1)
 
 
+def toward_zero(left: Any, right: Any) -> Any:
+    """A quotient as the machine computes it."""
+    return np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))
+
+
 _OPERATORS: dict[type, Any] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+    ast.FloorDiv: toward_zero,
+    ast.Mod: lambda a, b: a - toward_zero(a, b) * b,
     ast.BitAnd: lambda a, b: a & b,
     ast.BitOr: lambda a, b: a | b,
     ast.BitXor: lambda a, b: a ^ b,
