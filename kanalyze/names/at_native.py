@@ -37,6 +37,7 @@ _SIGNATURES: dict[str, tuple[str | None, tuple[tuple[str, str], ...]]] = {
         "gather",
         (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
     ),
+    "elementwise_kernel_with_index": ("elementwise", (("", _SKIP), ("functor", _FUNCTOR))),
     "reduce_kernel": (
         "reduce",
         (("max_threads", _INT), ("output_vec_size", _INT), ("functor", _REDUCE)),

@@ -24,7 +24,7 @@ def split_ops(joined: str) -> tuple[str, ...] | None:
         return None
     known, longest = _operators()
     # ways[i]: the ways to split what stands before word i (two at most are kept)
-    ways: list[list[tuple[str, ...]]] = [[()]] + [[] for _ in words]
+    ways: list[list[tuple[str, ...]]] = [[()], *([] for _ in words)]
     for end in range(1, len(words) + 1):
         for begin in range(max(0, end - longest), end):
             name = "_".join(words[begin:end])

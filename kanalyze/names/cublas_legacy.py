@@ -46,8 +46,7 @@ def product(r: Reading, word: str) -> None:
             for key, value in zip("mnk", shape, strict=True):
                 r.add(f"inst_{key}", value, inst, "observed")
     r.epilogue()
-    if split := r.one("SPLIT_K"):
-        r.fields = [field for field in r.fields if field.key != "split_k"]
+    if split := r.one("SPLIT"):
         r.add("split_k", True, split, "observed")
 
 

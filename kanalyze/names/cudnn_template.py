@@ -41,5 +41,7 @@ def transform(r: Reading) -> None:
     if comp.complete:
         for beginning, op in _BEGINNINGS:
             if comp.text.startswith(beginning):
-                r.add_span("op", op, comp.start, comp.start + len(beginning.rstrip("_")), "observed")
+                r.add_span(
+                    "op", op, comp.start, comp.start + len(beginning.rstrip("_")), "observed"
+                )
                 break

@@ -53,11 +53,11 @@ def decode_uncached(name: str) -> KernelName:
     prepared = prepare(name)
     text = prepared.text
     if text.startswith("_Z"):
-        spelled = None
-        if not prepared.cut:
-            spelled = demangle(f"{text}.kd" if prepared.device_suffix else text)
+        spelled, cut = None, prepared.cut
+        if not cut:
+            spelled, cut = demangle(f"{text}.kd" if prepared.device_suffix else text)
         if spelled is None:
-            return _fallback(name, None, prepared, prepared.cut, "mangled")
+            return _fallback(name, None, prepared, cut, "mangled")
         return _decode_text(name, spelled, prepare(spelled), "mangled")
     return _decode_text(name, None, prepared, "other")
 
@@ -91,9 +91,7 @@ class _Subject(NamedTuple):
     wrapped: bool
 
 
-def _accepted(
-    source: Source, whole: Qualified | None, cut: bool
-) -> tuple[Family, Reading] | None:
+def _accepted(source: Source, whole: Qualified | None, cut: bool) -> tuple[Family, Reading] | None:
     for subject in _subjects(source, whole, cut):
         for family in candidates(subject.text):
             if family.form != subject.form or (subject.wrapped and not family.wrapped):

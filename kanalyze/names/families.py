@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Literal
 
 from kanalyze.names.reading import Reading
@@ -60,9 +59,7 @@ class Family:
         return found
 
 
-def _family(
-    name: str, form: Form, first: str, what: str, *, wrapped: bool = False
-) -> Family:
+def _family(name: str, form: Form, first: str, what: str, *, wrapped: bool = False) -> Family:
     module = f"kanalyze.names.{name}:transform"
     return Family(name, name, module, form, tuple(first.split()), what, wrapped)
 
@@ -105,6 +102,8 @@ FAMILIES: tuple[Family, ...] = (
 @cache
 def families() -> tuple[Family, ...]:
     """Return all families: the built-in ones, then those of other packages' entry points."""
+    from importlib.metadata import entry_points
+
     found = list(FAMILIES)
     for entry in entry_points(group=GROUP):
         extra = entry.load()

@@ -43,9 +43,9 @@ def transform(r: Reading) -> None:
     for word, direction in (("fwd", "fwd"), ("bwd", "bwd"), ("Fwd", "fwd"), ("Bwd", "bwd")):
         if comp.text.startswith((f"flash_{word}_", f"FlashAttn{word}")):
             r.add_span("direction", direction, comp.start, comp.end)
-    if comp.complete:
-        r.function(comp)
     if comp.text.startswith("flash_"):
+        if comp.complete:
+            r.function(comp)
         _version2(r, name)
     else:
         _version3(r, name)

@@ -7,10 +7,8 @@ from kanalyze.names.reading import Reading
 _TYPES = {
     "bf16": "bf16",
     "fp16": "f16",
-    "fp16_fp32": "f16",
     "fp32": "f32",
     "e4m3": "e4m3",
-    "e4m3_fp32": "e4m3",
     "int8": "s8",
 }
 
@@ -25,6 +23,10 @@ def transform(r: Reading) -> None:
         r.add("dtype", _TYPES[dtype.text], dtype, "generator")
     if head := r.one("HEAD_WORD"):
         r.add("head_dim", int(head.text), head, "generator")
+    if head := r.one("V_WORD"):
+        r.add("head_dim_v", int(head.text), head, "generator")
+    if acc := r.one("ACC_WORD"):
+        r.add("dtype_acc", "f32", acc, "generator")
     if mask := r.one("MASK"):
         r.add("mask", mask.text, mask, "generator")
         if mask.text == "causal":

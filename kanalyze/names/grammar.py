@@ -61,7 +61,7 @@ def parse(grammar: str, text: str, cut: bool) -> list[Token] | None:
             at = token.end_pos or 0
             tokens.append(Token(token.type, str(token), token.start_pos or 0, at))
         if not cut:
-            interactive.feed_eof()
+            interactive.feed_eof()  # type: ignore[no-untyped-call]
     except UnexpectedInput:
         if not cut or not _inside_last_word(text, at):
             return None

@@ -12,15 +12,20 @@ import re
 _LENGTH = re.compile(r"\d{1,4}")
 
 
-def demangle(text: str) -> str | None:
-    """Return the GNU spelling of a mangled name, or None where it cannot be read."""
+def demangle(text: str) -> tuple[str | None, bool]:
+    """Demangle a name.
+
+    Returns:
+        the GNU spelling, or None where the name cannot be read; and whether it breaks off.
+    """
     import demangle as library
 
     try:
-        spelled = library.demangle(text, style="gnu", language="itanium")
-    except (ValueError, RecursionError):
-        return None
-    return None if spelled == text else spelled
+        return library.demangle_strict(text, style="gnu", language="itanium"), False
+    except library.TruncatedError:
+        return None, True
+    except (library.DemanglingError, ValueError, RecursionError):
+        return None, False
 
 
 def leading_names(text: str) -> list[tuple[str, int]]:
@@ -29,7 +34,8 @@ def leading_names(text: str) -> list[tuple[str, int]]:
     Only ``_ZN`` and ``_Z`` followed by length-prefixed names (Itanium C++ ABI, 5.1.3); enough to
     know the function of a mangled name that was cut. A name that the cut runs through is left out.
     """
-    at = 3 if text.startswith("_ZN") else 2
+    nested = text.startswith("_ZN")
+    at = 3 if nested else 2
     names: list[tuple[str, int]] = []
     while match := _LENGTH.match(text, at):
         begin = match.end()
@@ -38,6 +44,8 @@ def leading_names(text: str) -> list[tuple[str, int]]:
             break
         names.append((text[begin:end], begin))
         at = end
-    if at >= len(text) or text[at] not in "IE" and text.startswith("_ZN"):
+        if not nested:
+            return names
+    if at >= len(text) or (nested and text[at] not in "IE"):
         return []
     return names

@@ -1,4 +1,4 @@
-"""What a decoded kernel name is: :class:`KernelName`, its :class:`Field`\\ s and :class:`Span`\\ s."""
+"""What a decoded kernel name is: ``KernelName`` with its ``Field`` and ``Span`` items."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ def transform(r: Reading) -> None:
     r.add_span("generator", "inductor", r.base, r.base + 6, "generator")
     if index := r.one("INDEX"):
         r.add("index", int(index.text), index, "generator")
-    ops = r.one("OPS")
-    if ops is None and r.cut:
+    if r.cut and index is None:
         _prefix(r, category.end)
         return
+    ops = r.one("OPS")
     if ops is None:
         return
     r.add("fused_ops", ops.text, ops, "generator")
