@@ -15,10 +15,9 @@ from kanalyze.dumps.chrome_records import (
     Record,
     one,
 )
-from kanalyze.dumps.chrome_scan import NotATraceError, Scanner
+from kanalyze.dumps.chrome_scan import Scanner
 from kanalyze.dumps.event import Device, Event
 from kanalyze.dumps.source import Source
-from kanalyze.errors import InputError
 
 _NO_ARGS = LaunchArgs()
 
@@ -71,18 +70,3 @@ def is_trace(head: bytes) -> bool:
     """Whether a text begins like JSON."""
     text = head.lstrip(b" \t\r\n")
     return text[:1] == b"{" or re.match(rb"\[\s*[{\]]", text) is not None
-
-
-def read_json(source: Source) -> Iterator[Event]:
-    """The same as `read`; other JSON is refused with what it seems to be.
-
-    Raises:
-        InputError: it is no trace, or damaged.
-    """
-    try:
-        yield from read(source)
-    except NotATraceError as error:
-        raise InputError(
-            f"found {error}, expected a Chrome trace (torch.profiler's export_chrome_trace)",
-            file=source.name,
-        ) from None

@@ -16,6 +16,7 @@ from kanalyze.dumps import (
     nsys_stats,
     torch_table,
 )
+from kanalyze.dumps.chrome_scan import NotATraceError
 from kanalyze.dumps.event import Event
 from kanalyze.dumps.lines import Lines
 from kanalyze.dumps.source import STANDARD_INPUT, Source, open_source
@@ -38,6 +39,10 @@ _OTHERS = (
 _SUFFIXES = (".json", ".gz", ".sqlite", ".csv", ".txt", ".log", ".tsv", ".out", ".trace")
 
 
+class NotADumpError(InputError):
+    """The input has none of the formats that are read."""
+
+
 def read_dump(path: str | Path, *, names_only: bool = False) -> Iterator[Event]:
     """Yield what a profiler's output says ran on the GPU, in the order of the file.
 
@@ -53,7 +58,7 @@ def read_dump(path: str | Path, *, names_only: bool = False) -> Iterator[Event]:
         InputError: the input cannot be read, or is damaged; in the latter case after everything
             that could be read was yielded.
     """
-    with _opened(path) as source:
+    with opened(path) as source:
         yield from read_source(source, names_only)
 
 
@@ -63,7 +68,8 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(p for p in found if not any(q.startswith(".") for q in p.parts[1:]))
 
 
-def _opened(path: str | Path) -> Source:
+def opened(path: str | Path) -> Source:
+    """Open a file, or standard input ("-")."""
     if str(path) == "-":
         return Source(STANDARD_INPUT, sys.stdin.buffer)
     return open_source(Path(path))
@@ -74,7 +80,7 @@ def read_source(source: Source, names_only: bool = False) -> Iterator[Event]:
     head = source.head
     if not head.strip():
         source.finish()
-        raise InputError(f"is empty, {EXPECTED}", file=source.name)
+        raise NotADumpError(f"is empty, {EXPECTED}", file=source.name)
     if names_only:
         yield from names_list.read(Lines(source), source.name)
         source.finish()
@@ -84,11 +90,17 @@ def read_source(source: Source, names_only: bool = False) -> Iterator[Event]:
         return
     for magic, what in _OTHERS:
         if head.startswith(magic):
-            raise InputError(f"found {what}, {EXPECTED}", file=source.name)
+            raise NotADumpError(f"found {what}, {EXPECTED}", file=source.name)
     if head[:4096].count(0) > 16:
-        raise InputError(f"found binary data, {EXPECTED}", file=source.name)
+        raise NotADumpError(f"found binary data, {EXPECTED}", file=source.name)
     if chrome.is_trace(head):
-        yield from chrome.read_json(source)
+        try:
+            yield from chrome.read(source)
+        except NotATraceError as error:
+            raise NotADumpError(
+                f"found {error}, expected a Chrome trace (torch.profiler's export_chrome_trace)",
+                file=source.name,
+            ) from None
         return
     yield from _text(source, head)
     source.finish()
@@ -114,7 +126,7 @@ def _text(source: Source, head: bytes) -> Iterator[Event]:
     if not found and not source.trouble.message:
         first = next((t for t in text.splitlines() if t.strip()), "").strip()
         shown = first if len(first) <= 40 else first[:40] + "…"
-        raise InputError(f"found '{shown}', {EXPECTED}", file=source.name)
+        raise NotADumpError(f"found '{shown}', {EXPECTED}", file=source.name)
 
 
 def _table(lines: Lines, line: str, seen: nsys_stats.Seen, file: str) -> Iterator[Event] | None:

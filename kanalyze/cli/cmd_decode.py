@@ -1,0 +1,183 @@
+"""``kanalyze decode``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kanalyze.cli import options, output
+from kanalyze.errors import UsageError
+
+if TYPE_CHECKING:
+    from kanalyze.decoding.document import Report
+
+_LONG = 50 << 20
+"""Bytes of input from which on a progress bar is shown."""
+_GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
+
+
+@click.command("decode")
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.option("--name", "names", metavar="NAME", multiple=True,
+              help="A kernel name instead of a file. Repeatable.")  # fmt: skip
+@click.option("--explain", metavar="NAME", multiple=True,
+              help="Show a name with its parts underlined and explained. Repeatable.")  # fmt: skip
+@click.option("--list", "names_only", is_flag=True,
+              help="The files are plain lists of names, one a line.")  # fmt: skip
+@click.option("--group-by", type=click.Choice(_GROUPS), help="Show groups instead of kernels.")
+@click.option("--sort", type=click.Choice(["time", "calls", "mean", "name"]), default="time",
+              help="Order of the kernels.  [default: time]")  # fmt: skip
+@click.option("--top", type=click.IntRange(1), metavar="N",
+              help="Only the first N kernels.  [default: 25 in text, all elsewhere]")  # fmt: skip
+@click.option("--match", metavar="REGEX", help="Only names in which this is found.")
+@click.option("--details", is_flag=True,
+              help="In text: launches, matrix products and counters of each kernel.")  # fmt: skip
+@click.option("--enrich", metavar="OUT",
+              help="Write the Chrome trace to OUT (.json or .json.gz) with the decoded fields in "
+              "each kernel's args.")  # fmt: skip
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+              help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]")  # fmt: skip
+@click.option("--format", "format_", type=click.Choice(["text", "json", "csv", "markdown"]),
+              default="text",
+              help="Text to read, JSON, CSV or Markdown.  [default: text]")  # fmt: skip
+@options.pager_options
+@options.file_option
+def command(
+    files: tuple[str, ...],
+    names: tuple[str, ...],
+    explain: tuple[str, ...],
+    names_only: bool,
+    group_by: str | None,
+    sort: str,
+    top: int | None,
+    match: str | None,
+    details: bool,
+    enrich: str | None,
+    color: str,
+    format_: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+) -> int:
+    """What the kernels in profilers' output are, and where the time went.
+
+    FILEs: PyTorch's key_averages().table(), Chrome traces (.json, .json.gz), Nsight Systems' stats
+    and SQLite export, Nsight Compute's CSV and text, lists of names; folders, and - for standard
+    input. The format is recognised by the content.
+
+    \b
+    Examples:
+      kanalyze decode trace.json.gz
+      kanalyze decode profile/ --group-by op
+      kanalyze decode trace.json.gz --enrich decoded.json.gz
+      kanalyze decode --explain ampere_sgemm_128x128_nn
+      nsys stats --format csv report.nsys-rep | kanalyze decode - --format json
+    """
+    from kanalyze.decoding.session import Session, Wanted
+
+    if not (files or names or explain):
+        raise UsageError("give a FILE, a folder, - or --name NAME (see 'kanalyze decode --help')")
+    if names_only and not files:
+        raise UsageError("--list reads names from FILEs: give one, or - for standard input")
+    if files.count("-") > 1:
+        raise UsageError("standard input (-) can be read only once")
+    to_file = file not in (None, "-")
+    color_on = output.use_color(color, None if to_file else sys.stdout)
+    columns = output.width_for(width, to_file)
+    if explain and not files and not names and format_ == "text":
+        from kanalyze.decoding.explaining import explained
+        from kanalyze.names import decode
+
+        text = explained([decode(name) for name in explain], width=columns, color=color_on)
+        output.deliver(text, file, pager)
+        return 0
+    from kanalyze.cli.app import report_error
+
+    with _progress(files) as progress:
+        session = Session(names_only, report_error, progress)
+        for target in files:
+            session.read(target)
+        session.names((*names, *explain))
+        code = 3 if session.failed else 0
+        if enrich is not None:
+            code = max(code, _enrich(files, enrich, progress))
+    text_top = top if format_ != "text" else None
+    report = session.report(Wanted(group_by, sort, text_top, match))
+    if report.kernels or format_ == "json":
+        text = _rendered(report, format_, columns, color_on, top, details)
+        output.deliver(text, file, pager and format_ == "text")
+    elif match is not None and session.files:
+        output.say(f"no name matches '{match}'", "warning")
+    elif session.files and not session.failed:
+        output.say("nothing ran on the GPU in what was read", "warning")
+    return code
+
+
+def _rendered(
+    report: Report, format_: str, width: int, color: bool, top: int | None, details: bool
+) -> str:
+    if format_ == "json":
+        from kanalyze.report.as_json import dumps
+
+        return dumps(report.to_dict())
+    if format_ in ("csv", "markdown"):
+        from kanalyze.decoding import tables
+
+        return tables.csv_text(report) if format_ == "csv" else tables.markdown(report)
+    from kanalyze.decoding import as_text
+
+    return as_text.render(report, width=width, color=color, top=top, details=details)
+
+
+def _enrich(files: tuple[str, ...], out: str, progress: Callable[[str, int], None] | None) -> int:
+    """Write the enriched trace; the exit code."""
+    from kanalyze.cli.app import report_error
+    from kanalyze.decoding.enrich import enrich
+    from kanalyze.errors import InputError
+
+    if len(files) != 1 or files[0] == "-" or Path(files[0]).is_dir():
+        raise UsageError("--enrich takes one file, a Chrome trace")
+    path = Path(out)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}", file=out)
+    if path.exists() and Path(files[0]).exists() and path.samefile(files[0]):
+        raise UsageError(f"--enrich would overwrite its input {out}")
+    try:
+        count = enrich(files[0], path, progress)
+    except InputError as error:
+        report_error(error)
+        return 3
+    output.say(f"{out}: {count:,} launches with their decoded names")
+    return 0
+
+
+@contextmanager
+def _progress(files: tuple[str, ...]) -> Iterator[Callable[[str, int], None] | None]:
+    """A progress bar on standard error, where that is a terminal and there is much to read."""
+    size = sum(Path(f).stat().st_size for f in files if Path(f).is_file())
+    if size < _LONG or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from kanalyze.report.safe import escaped
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, object] = {}
+
+        def told(name: str, done: int) -> None:
+            if name not in tasks:
+                path = Path(name)
+                total = path.stat().st_size if path.is_file() else None
+                tasks[name] = bars.add_task(escaped(path.name[:40]), total=total)
+            bars.update(tasks[name], completed=done)  # type: ignore[arg-type]
+
+        yield told
