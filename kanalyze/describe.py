@@ -71,7 +71,7 @@ class Resources:
 
 @dataclass
 class Description:
-    """A kernel's document with the fields that are not known and why."""
+    """A kernel's document with its fields that are not known and why (paths within the kernel)."""
 
     kernel: doc.Kernel
     unknown: list[doc.Unknown] = field(default_factory=list)
@@ -153,7 +153,7 @@ class _Describer:
     # ------------------------------------------------------------ small facts
 
     def _say_unknown(self, name: str, reason: str) -> None:
-        self.unknown.append(doc.Unknown(f"{self.function.name}.{name}", reason))
+        self.unknown.append(doc.Unknown(name, reason))
 
     def _block_extents(self) -> tuple[int, int, int] | None:
         given = self.function.directives.get("reqntid")
@@ -260,7 +260,11 @@ class _Describer:
         )
         if with_listing:
             names = {p: a.name for p, a in self.arguments.items()}
-            lines = listing(self.module, self.cfg, kernel, names, self.sources.get)
+            at = {
+                id(found.instruction): access
+                for found, access in zip(self.found.accesses, accesses, strict=True)
+            }
+            lines = listing(self.module, self.cfg, kernel, at, names, self.sources.get)
             kernel = replace(kernel, listing=lines)
         return Description(kernel, self.unknown)
 
@@ -340,6 +344,7 @@ class _Describer:
             element_bits=row.element_bits,
             guard=None if guard is None else f"{'!' if guard.negated else ''}{guard.name}",
             address=text,
+            shared_address=self._shared(access),
             reason=reasons[0] if reasons else None,
             pointer=self._base(access.address),
             condition=condition,
@@ -352,6 +357,11 @@ class _Describer:
             stage=stage,
             source=self._source(instruction.loc),
         )
+
+    def _shared(self, access: addresses.AccessValue) -> str | None:
+        if access.shared is None or unknown_reasons(access.shared):
+            return None
+        return self.reader.address(access.shared, self.pointers)
 
     def _pattern(self, access: addresses.AccessValue) -> lanes.WarpPattern | None:
         size = access.row.bytes_per_thread

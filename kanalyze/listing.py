@@ -64,6 +64,7 @@ def listing(
     module: ir.Module,
     cfg: Cfg,
     kernel: doc.Kernel,
+    accesses: Mapping[int, doc.Access],
     names: Mapping[str, str],
     source: Callable[[str], SourceFile],
 ) -> tuple[doc.ListingLine, ...]:
@@ -73,10 +74,11 @@ def listing(
         module: the module of the kernel.
         cfg: its control-flow graph.
         kernel: its document, without a listing.
+        accesses: its accesses by the ``id`` of their instruction.
         names: PTX parameter name to what the author calls it.
         source: gives a source file by the path in ``.file``.
     """
-    return _Listing(module, cfg, kernel, names, source).run()
+    return _Listing(module, cfg, kernel, accesses, names, source).run()
 
 
 class _Listing:
@@ -85,6 +87,7 @@ class _Listing:
         module: ir.Module,
         cfg: Cfg,
         kernel: doc.Kernel,
+        accesses: Mapping[int, doc.Access],
         names: Mapping[str, str],
         source: Callable[[str], SourceFile],
     ):
@@ -93,10 +96,12 @@ class _Listing:
         self.kernel = kernel
         self.names = names
         self.source = source
-        self.accesses = {(a.line, a.opcode): a for a in kernel.accesses}
+        self.accesses = accesses
         self.lines: list[doc.ListingLine] = []
         self.block_of = {id(i): b.index for b in cfg.blocks for i in b.instructions}
-        self.header_loops = {loop.header: loop for loop in kernel.loops}
+        headers = sorted(loop.header for loop in cfg.loops)
+        self.header_loops = dict(zip(headers, kernel.loops, strict=True))
+        self.starts = {block.first: block.index for block in cfg.blocks}
         self.shown_source: tuple[str, int] | None = None
         self.text_lines = module.text.splitlines()
 
@@ -104,15 +109,17 @@ class _Listing:
         """Make the lines."""
         prologues = self._first_prologue_lines()
         depth = 0
-        entered: set[str] = set()
-        for statement in self.cfg.function.body or ():
+        entered: set[int] = set()
+        for index, statement in enumerate(self.cfg.function.body or ()):
+            if index in self.starts:
+                depth = self.cfg.loop_depth[self.starts[index]]
             match statement:
                 case ir.Instruction():
                     block = self.cfg.blocks[self.block_of[id(statement)]]
                     depth = self.cfg.loop_depth[block.index]
-                    if block.name in self.header_loops and block.name not in entered:
-                        entered.add(block.name)
-                        self._mark_loop(self.header_loops[block.name], depth)
+                    if block.index in self.header_loops and block.index not in entered:
+                        entered.add(block.index)
+                        self._mark_loop(self.header_loops[block.index], depth)
                     self._source_line(statement.loc, depth)
                     if (statement.pos.line, statement.opcode) in prologues:
                         self._mark(prologues[statement.pos.line, statement.opcode], depth)
@@ -187,11 +194,12 @@ class _Listing:
     # ------------------------------------------------------------ annotations
 
     def _notes(self, instruction: ir.Instruction) -> tuple[str, ...]:
-        access = self.accesses.get((instruction.pos.line, instruction.opcode))
+        access = self.accesses.get(id(instruction))
         if access is not None:
             address = access.address if access.address is not None else f"unknown: {access.reason}"
             stage = {"prologue": "prologue: ", "steady": "steady: "}.get(access.stage or "", "")
-            return (stage + in_words(access), f"at {address}")
+            notes = (stage + in_words(access), f"at {address}")
+            return (*notes, f"to {access.shared_address}") if access.shared_address else notes
         row = table.memory_access(instruction)
         if row is not None and row.space == "param" and row.kind == "load":
             return self._parameter(instruction)

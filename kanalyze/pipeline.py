@@ -96,7 +96,7 @@ def subjects_of(
             num_stages=options.num_stages,
             signature=options.signature,
         )
-    name = f"{target.name}.ptx"
+    name = f"{target.kernel or target.name}.ptx"
     for module in parse_ptx_modules(target.ptx, name):
         yield Subject(module, name, target, launch, target.notes)
 
@@ -150,8 +150,9 @@ def report_on(subjects: Iterable[Subject], listing: bool = False) -> doc.Report:
                 sources,
                 listing,
             )
+            path = f"kernels[{len(kernels)}]"
             kernels.append(description.kernel)
-            unknown += description.unknown
+            unknown += [doc.Unknown(f"{path}.{u.field}", u.reason) for u in description.unknown]
     return doc.Report(tuple(kernels), tuple(functions), tuple(skipped), tuple(unknown))
 
 
@@ -220,6 +221,12 @@ def _resources(subject: Subject) -> _Assembled:
     return _Assembled(subject)
 
 
+def _is_of(launch: Launch, module: ir.Module, function: ir.Function) -> bool:
+    """Whether a launch is one of this kernel: by name, or because there is no other."""
+    fits = len(launch.params) <= len(function.parameters)
+    return fits and (launch.kernel == function.name or len(module.entries) == 1)
+
+
 def _arguments(subject: Subject, function: ir.Function) -> dict[str, Argument]:
     """What is known of a kernel's parameters: PTX name to `Argument`, in the order of the PTX."""
     given: list[Argument] = []
@@ -230,7 +237,7 @@ def _arguments(subject: Subject, function: ir.Function) -> dict[str, Argument]:
                 value = compiled.arguments.get(name)
                 number = value if isinstance(value, int) and not isinstance(value, bool) else None
                 given.append(Argument(name, kind, compiled.specialization.get(name, ()), number))
-    elif launch is not None and len(launch.params) <= len(function.parameters):
+    elif launch is not None and _is_of(launch, subject.module, function):
         given = [Argument(p.name, p.type, (), p.value) for p in launch.params]
     names = [parameter.name for parameter in function.parameters]
     result = dict(zip(names, given, strict=False))

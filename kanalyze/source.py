@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from kanalyze import _bundled
+
 _MASKED = {"load": 1, "store": 2}  # function → position of `mask` among the arguments
 
 
@@ -90,7 +92,12 @@ class SourceFile:
 
 
 def _shown(path: Path) -> str:
-    """The path as reports show it: relative where it lies below the working folder."""
+    """The path as reports show it: relative where it lies below the working folder.
+
+    Of a bundled kernel only the file's name, so that it looks alike wherever kanalyze is installed.
+    """
+    if path.parent == _bundled.folder("kernels"):
+        return path.name
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):

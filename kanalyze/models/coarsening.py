@@ -66,7 +66,7 @@ def coarsening(
         if move.loop_depth == depth:
             pass_bytes += move.bytes
             counts[move.opcode] += 1
-    listed = ", ".join(f"{count} x {opcode}" for opcode, count in counts.items())
+    listed = ", ".join(f"{count} × {opcode}" for opcode, count in counts.items())
     where = " in each iteration of its loop" if depth else ""
     way = f"{'to' if stored else 'from'} {pointer}: {listed}{where}, {pass_bytes} B"
     size, known_from = element_bytes.get(pointer, (None, "element type not known"))

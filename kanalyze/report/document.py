@@ -52,11 +52,12 @@ class Access:
     """One memory instruction.
 
     ``line`` is its line in the PTX; ``address`` the address as an expression (None: not known,
-    ``reason`` says why); ``pointer`` the parameter or variable it starts from; ``condition`` when
-    it is executed (for ``cp.async`` with a source size: when it reads), ``condition_source`` the
-    same in the words of the source; ``bytes_per_warp`` the distinct bytes that the 32 lanes of a
-    warp touch if all take part; ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a
-    copy in front of a pipelined loop whose steady part ("steady") does the same for later tiles.
+    ``reason`` says why), ``shared_address`` that on the shared side of a copy; ``pointer`` the
+    parameter or variable it starts from; ``condition`` when it is executed (for ``cp.async`` with a
+    source size: when it reads), ``condition_source`` the same in the words of the source;
+    ``bytes_per_warp`` the distinct bytes that the 32 lanes of a warp touch if all take part;
+    ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a copy in front of a
+    pipelined loop whose steady part ("steady") does the same for later tiles.
     """
 
     line: int
@@ -68,6 +69,7 @@ class Access:
     element_bits: int
     guard: str | None
     address: str | None
+    shared_address: str | None
     reason: str | None
     pointer: str | None
     condition: str | None
@@ -196,7 +198,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A field that is null: its path (``gelu_kernel.registers_per_thread``) and the reason."""
+    """A field that is null: its path (``kernels[0].registers_per_thread``) and the reason."""
 
     field: str
     reason: str

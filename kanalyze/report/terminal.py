@@ -49,7 +49,7 @@ def render(
         if index:
             page.blank()
             page.blank()
-        _Summary(page, kernel, reasons, unread[kernel.file]).show()
+        _Summary(page, kernel, f"kernels[{index}]", reasons, unread[kernel.file]).show()
         if listing and kernel.listing:
             listing_text.show(page, kernel)
     if not quiet:
@@ -124,7 +124,10 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
 class _Summary:
     """The block of facts above the listing."""
 
-    def __init__(self, page: Page, kernel: doc.Kernel, reasons: Mapping[str, str], unread: int):
+    def __init__(
+        self, page: Page, kernel: doc.Kernel, path: str, reasons: Mapping[str, str], unread: int
+    ):
+        self.path = path
         self.page = page
         self.kernel = kernel
         self.unread = unread
@@ -162,7 +165,7 @@ class _Summary:
     def value(self, field: str, value: object, unit: str = "") -> str:
         """A value, or that it is unknown and why."""
         if value is None:
-            reason = self.reasons.get(f"{self.kernel.name}.{field}")
+            reason = self.reasons.get(f"{self.path}.{field}")
             return f"unknown ({reason})" if reason else "unknown"
         return f"{value}{unit}"
 
