@@ -12,7 +12,7 @@ from rich.text import Text
 
 from kanalyze.decoding import describe
 from kanalyze.decoding.document import Finding, Report, Row
-from kanalyze.decoding.findings import duration
+from kanalyze.decoding.quantities import duration, launches
 from kanalyze.report.layout import Page
 from kanalyze.report.safe import escaped
 
@@ -69,7 +69,7 @@ def _head(page: Page, report: Report) -> None:
     summary = report.summary
     files = f"{len(report.files)} files" if len(report.files) > 1 else "".join(report.files)
     names = len(report.kernels)
-    parts = [f"{names} names" if names != 1 else "1 name", f"{summary.calls:,} launches"]
+    parts = [f"{names:,} names" if names != 1 else "1 name", launches(summary.calls)]
     if summary.total_us is not None:
         parts.append(f"{duration(summary.total_us)} on the GPU")
     if files:
@@ -81,7 +81,7 @@ def _head(page: Page, report: Report) -> None:
     for label, groups in (("by operation", summary.by_op), ("by family", summary.by_family),
                           ("by architecture", summary.by_arch)):  # fmt: skip
         shown = [
-            f"{g.key} {_percent(g.share) if g.share is not None else f'{g.calls:,} launches'}"
+            f"{g.key} {_percent(g.share) if g.share is not None else launches(g.calls)}"
             for g in groups[:8]
         ]
         if len(groups) > 8:
@@ -178,14 +178,15 @@ def _details(page: Page, row: Row) -> None:
         page.line((", ".join(row.operators), ""), lead=[("  called by ", "label")], hang=2)
     for problem in row.problems:
         page.line(
-            (f"{describe.problem(problem)} ({problem.operator}, {problem.calls:,} calls)", ""),
+            (describe.problem(problem), ""),
+            (f" ({problem.operator}, {launches(problem.calls)})", "dim"),
             lead=[("  product   ", "label")], hang=2,
         )  # fmt: skip
     for launch in row.launches:
         text = describe.launch(launch)
         if text:
-            page.line((f"{text}; {launch.calls:,} calls", ""), lead=[("  launch    ", "label")],
-                      hang=2)  # fmt: skip
+            text += f"; {launches(launch.calls)}"
+            page.line((text, ""), lead=[("  launch    ", "label")], hang=2)
     counters = describe.counters(row)
     if counters:
         page.line((counters, ""), lead=[("  ncu       ", "label")], hang=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kanalyze.decoding.document import Launch, Problem, Row
+from kanalyze.decoding.quantities import size
 from kanalyze.names import KernelName
 
 _LIST = 6
@@ -119,8 +120,6 @@ def counters(row: Row) -> str:
             parts.append(f"{label} {value:.0f} %")
     for label, metric in (("read", "dram__bytes_read.sum"), ("written", "dram__bytes_write.sum")):
         if metric in values:
-            from kanalyze.decoding.findings import size
-
             parts.append(f"DRAM {label} {size(values[metric])}")
     return ", ".join(parts)
 

@@ -169,7 +169,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data: the keys of the JSON (``kanalyze/schemas/decode.json``)."""
         summary = self.summary
-        data: dict[str, Any] = {
+        return {
             "schema": SCHEMA,
             "files": list(self.files),
             "skipped": [dataclasses.asdict(s) for s in self.skipped],
@@ -195,11 +195,9 @@ class Report:
                 for f in self.findings
             ],
             "unknown": [dataclasses.asdict(u) for u in self.unknown],
+            "grouped_by": self.grouped_by,
+            "groups": [dataclasses.asdict(g) for g in self.groups],
         }
-        if self.grouped_by is not None:
-            data["grouped_by"] = self.grouped_by
-            data["groups"] = [dataclasses.asdict(g) for g in self.groups]
-        return data
 
 
 def _listed(value: tuple[Any, ...] | None) -> list[Any] | None:

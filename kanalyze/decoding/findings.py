@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from kanalyze.decoding.chains import Chain
 from kanalyze.decoding.collect import SHORT_US, Collector
 from kanalyze.decoding.document import Finding, Row
+from kanalyze.decoding.quantities import duration, launches, size
 
 WORTH = 0.05
 """Share of the time below which nothing is said."""
@@ -27,22 +28,6 @@ def findings_of(rows: list[Row], collector: Collector) -> list[Finding]:
     found += _chains(rows, collector, total)
     order = {"warning": 0, "info": 1}
     return sorted(found, key=lambda f: (order[f.severity], -f.numbers.get("share", 0.0)))
-
-
-def duration(us: float) -> str:
-    """A time in the unit that fits."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if us >= size:
-            return f"{us / size:.3g} {unit}" if us / size < 1000 else f"{us / size:,.0f} {unit}"
-    return f"{us:.3g} us" if us < 100 else f"{us:.0f} us"
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that fits (powers of ten)."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f} B"
 
 
 def _sums(rows: Iterable[Row]) -> tuple[int, float]:
@@ -85,7 +70,7 @@ def _simt_fp32(rows: list[Row], total: float) -> list[Finding]:
         Finding(
             "fp32-simt-gemm",
             "warning",
-            f"{share:.0%} of the time ({duration(time)}, {calls:,} launches) "
+            f"{share:.0%} of the time ({duration(time)}, {launches(calls)}) "
             "goes to fp32 matrix products on CUDA cores (SIMT), not tensor cores",
             'torch.set_float32_matmul_precision("high") lets them use TF32 tensor cores (10 bits '
             f"of mantissa){where}; bf16 or fp16 inputs (autocast) are faster still",
@@ -244,7 +229,7 @@ def _layouts(rows: list[Row], total: float) -> list[Finding]:
         Finding(
             "layout-conversion",
             "warning",
-            f"{share:.0%} of the time ({duration(time)}, {calls:,} launches) only converts layouts",
+            f"{share:.0%} of the time ({duration(time)}, {launches(calls)}) only converts layouts",
             "keep the tensors in the layout that the kernels want: "
             "model.to(memory_format=torch.channels_last), and the inputs too",
             _names(chosen),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kanalyze.decoding import describe
 from kanalyze.decoding.document import Report, Row
-from kanalyze.decoding.findings import duration
+from kanalyze.decoding.quantities import duration, launches
 from kanalyze.report.safe import escaped
 
 _KEYS = (
@@ -76,7 +76,7 @@ def markdown(report: Report) -> str:
     """Summary, table and findings for an issue or a pull request."""
     lines = []
     summary = report.summary
-    head = f"{len(report.kernels)} names, {summary.calls:,} launches"
+    head = f"{len(report.kernels)} names, {launches(summary.calls)}"
     if summary.total_us is not None:
         head += f", {duration(summary.total_us)} on the GPU"
     lines += [head + ".", ""]
