@@ -26,8 +26,9 @@ cluster's blocks also need room in one GPC at the same time, which is not modell
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
+from typing import Any
 
 from kanalyze.devices import Capability, Device
 from kanalyze.devices import capability as find_capability
@@ -87,6 +88,16 @@ class Occupancy:
     better: tuple[Cliff, ...]
     worse: tuple[Cliff, ...]
     notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the ``occupancy`` object of the JSON."""
+        data = {f.name: getattr(self, f.name) for f in fields(self)}
+        data["limits"] = dict(self.limits)
+        for side in ("better", "worse"):
+            data[side] = [asdict(cliff) for cliff in data[side]]
+        for name in ("limiters", "notes"):
+            data[name] = list(data[name])
+        return {**data, "next_cliff": self.next_cliff}
 
     @property
     def next_cliff(self) -> str:

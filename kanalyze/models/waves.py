@@ -12,7 +12,8 @@ soon as its block ends. Clusters, which need room in one GPC, can leave further 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from kanalyze.devices import Device
 from kanalyze.devices import device as find_device
@@ -43,6 +44,10 @@ class Waves:
     efficiency: float
     fewer_blocks: int | None
     more_blocks: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the ``waves`` object of the JSON."""
+        return asdict(self)
 
 
 def waves(

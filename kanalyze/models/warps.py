@@ -1,0 +1,333 @@
+"""One memory instruction over a whole launch: every warp of every block and iteration, by classes.
+
+What: how often warps execute the instruction with a lane taking part, and what each execution costs
+by a rule for one warp (sectors: `kanalyze.models.coalescing`; bank wavefronts:
+`kanalyze.models.banks`), summed.
+Formula: a rule depends on where the lanes point modulo its period and on which lanes take part. Per
+block and per iteration only the address modulo the period and the outcome of each comparison
+matter; blocks and iterations that agree in them are one class and are evaluated once.
+Source: a warp instruction is one request (Nsight Compute, "Memory Tables"). Limits: values that do
+not part into threads and blocks are evaluated lane by lane, up to a bound on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from kanalyze.address import parts
+from kanalyze.address.grid import BLOCK, THREAD, Comparison, Condition, spread
+from kanalyze.address.parts import Array, Parts, TooLargeError
+
+WARP = 32
+_CHUNK = 1 << 23  # lanes evaluated at a time
+_MOST_LANES = 1 << 31
+
+
+Lanes = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one execution by one warp costs.
+
+    ``cost`` takes addresses and which lanes take part, both (executions, 32), and returns the cost
+    of each execution; it does not change when all addresses move by a multiple of ``period`` bytes.
+    """
+
+    period: int
+    cost: Callable[[Array, Lanes], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Over a launch: executions with a lane taking part, their cost, and times a thread takes part.
+
+    ``by_cost`` gives for each cost of one execution how many have it.
+    """
+
+    requests: int
+    cost: int
+    threads: int
+    by_cost: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occurrences:
+    """When the instruction is executed: blocks × iterations, and how many of the latter.
+
+    ``trips`` gives for each loop, outermost first, the number of iterations as `Parts` over blocks
+    (and outer loops); the iteration axes of ``dimensions`` hold the greatest number.
+    """
+
+    dimensions: tuple[int, ...]  # extent of each axis: blocks, threads, iterations…
+    trips: tuple[Parts, ...]
+
+
+def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences) -> Counted:
+    """Count one instruction.
+
+    Raises:
+        TooLargeError: the launch has too many different cases.
+    """
+    return _Counter(rule, address, condition, occurrences).run()
+
+
+class _Counter:
+    def __init__(
+        self, rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences
+    ):
+        self.rule = rule
+        self.shape = occurrences.dimensions
+        self.rank = len(self.shape)
+        self.address = address
+        self.condition = condition
+        for axis, trip in enumerate(occurrences.trips, 2):
+            within = self._within(axis, trip)
+            if within is not None:
+                self.condition = Condition("and", None, (self.condition, within))
+
+    def _within(self, axis: int, trip: Parts) -> Condition | None:
+        """``iteration < trip``, None where every iteration is within."""
+        if trip.constant == self.shape[axis]:
+            return None
+        extent = [1] * self.rank
+        extent[axis] = self.shape[axis]
+        iteration = parts.of_arrays([np.arange(self.shape[axis], dtype=np.int64).reshape(extent)])
+        difference = parts.add(iteration, parts.scale(trip, -1))
+        return Condition("leaf", Comparison("negative", difference))
+
+    # ------------------------------------------------------------ classes
+
+    def run(self) -> Counted:
+        """Count by classes of blocks and iterations; lane by lane where they cannot be told."""
+        by_lane, elsewhere = self._split(self.address)
+        if by_lane is None:
+            return self._lane_by_lane()
+        features: list[Array] = [np.mod(elsewhere, self.rule.period)]
+        try:
+            tree = self._classify(self.condition, features)
+        except _MixedError:
+            return self._lane_by_lane()
+        axes = [a for a in range(self.rank) if a != THREAD]
+        codes, weights = self._joint(features, axes)
+        return self._count_classes(by_lane, codes, weights, tree)
+
+    def _split(self, value: Parts) -> tuple[Array | None, Array]:
+        """A value as (array over threads, array over the other axes), if it is such a sum."""
+        threads = [p for axes, p in value.parts.items() if axes == (THREAD,)]
+        others = [p for axes, p in value.parts.items() if THREAD not in axes]
+        if len(threads) + len(others) != len(value.parts):
+            return None, np.zeros((1,) * self.rank, np.int64)
+        lanes = np.zeros(self.shape[THREAD], np.int64)
+        for part in threads:
+            lanes = lanes + part.reshape(-1)
+        total = parts.dense(parts.of_arrays([np.zeros((1,) * self.rank, np.int64), *others]))
+        return lanes, total
+
+    def _classify(self, condition: Condition, features: list[Array]) -> _Tree:
+        """The tree with, for each leaf, which feature decides it, and its lanes for each code."""
+        if condition.kind != "leaf":
+            operands = tuple(self._classify(o, features) for o in condition.operands)
+            return _Tree(condition.kind, operands=operands)
+        assert condition.leaf is not None
+        by_lane, elsewhere = self._split(condition.leaf.value)
+        if by_lane is None:
+            raise _MixedError
+        levels, rank = np.unique(by_lane, return_inverse=True)
+        if condition.leaf.kind == "negative":  # lanes whose level is below -elsewhere
+            code = np.searchsorted(levels, -elsewhere, side="left")
+        else:
+            place = np.searchsorted(levels, -elsewhere, side="left")
+            hit = levels[np.minimum(place, len(levels) - 1)] == -elsewhere
+            code = np.where(hit, place, -1)
+        features.append(code.astype(np.int64))
+        return _Tree(condition.leaf.kind, feature=len(features) - 1, rank=rank.reshape(-1))
+
+    def _joint(self, features: list[Array], axes: list[int]) -> tuple[Array, Array]:
+        """Distinct rows of feature values over blocks × iterations, with how often each occurs."""
+        alone: dict[int, list[int]] = {axis: [] for axis in axes}
+        mixed: list[int] = []
+        fixed: list[int] = []
+        for index, feature in enumerate(features):
+            varies = parts.axes_of(feature)
+            if not varies:
+                fixed.append(index)
+            elif len(varies) == 1:
+                alone[varies[0]].append(index)
+            else:
+                mixed.append(index)
+        involved = {a for i in mixed for a in parts.axes_of(features[i])}
+        tables: list[tuple[list[int], Array, Array]] = []  # features, distinct rows, counts
+        for axis in axes:
+            columns = alone[axis]
+            if axis in involved:
+                continue
+            if columns:
+                rows = np.stack([features[i].reshape(-1) for i in columns], axis=1)
+                distinct, counts = np.unique(rows, axis=0, return_counts=True)
+            else:
+                distinct = np.zeros((1, 0), np.int64)
+                counts = np.array([self.shape[axis]])
+            tables.append((columns, distinct, counts))
+        if mixed:
+            tables.append(self._mixed_table(features, alone, mixed, sorted(involved)))
+        return self._product(features, fixed, tables)
+
+    def _mixed_table(
+        self,
+        features: list[Array],
+        alone: dict[int, list[int]],
+        mixed: list[int],
+        involved: list[int],
+    ) -> tuple[list[int], Array, Array]:
+        columns = [*mixed, *(i for axis in involved for i in alone[axis])]
+        extent = [self.shape[a] if a in involved else 1 for a in range(self.rank)]
+        if int(np.prod(extent)) * len(columns) > parts.LARGEST * 4:
+            raise TooLargeError
+        code = np.zeros(extent, np.int64)
+        for index in columns:
+            levels, inverse = np.unique(features[index], return_inverse=True)
+            code = code * len(levels) + inverse.reshape(features[index].shape)
+            if int(code.max(initial=0)) > 1 << 40:
+                _, packed = np.unique(code, return_inverse=True)
+                code = packed.reshape(code.shape)
+        _, first, counts = np.unique(code, return_index=True, return_counts=True)
+        spread_out = [np.broadcast_to(features[i], extent).reshape(-1)[first] for i in columns]
+        return columns, np.stack(spread_out, axis=1), counts
+
+    def _product(
+        self,
+        features: list[Array],
+        fixed: list[int],
+        tables: list[tuple[list[int], Array, Array]],
+    ) -> tuple[Array, Array]:
+        total = reduce(lambda n, table: n * len(table[2]), tables, 1)
+        if total * self.shape[THREAD] > _MOST_LANES:
+            raise TooLargeError
+        rows = np.zeros((total, len(features)), np.int64)
+        weights = np.ones(total, np.int64)
+        for index in fixed:
+            rows[:, index] = features[index].reshape(-1)[0]
+        repeat, tile = total, 1
+        for columns, distinct, counts in tables:
+            repeat //= len(counts)
+            which = np.tile(np.repeat(np.arange(len(counts)), repeat), tile)
+            tile *= len(counts)
+            for place, index in enumerate(columns):
+                rows[:, index] = distinct[which, place]
+            weights *= counts[which]
+        return rows, weights
+
+    # ------------------------------------------------------------ lanes
+
+    def _count_classes(
+        self, by_lane: Array, codes: Array, weights: Array, tree: _Tree
+    ) -> Counted:
+        tally = _Tally(self.rule)
+        step = max(1, _CHUNK // self.shape[THREAD])
+        for start in range(0, len(codes), step):
+            some = codes[start : start + step]
+            active = np.broadcast_to(tree.lanes(some), (len(some), self.shape[THREAD]))
+            addresses = by_lane[None, :] + some[:, :1]
+            tally.add(addresses, active, weights[start : start + step])
+        return tally.result()
+
+    def _lane_by_lane(self) -> Counted:
+        """Every address of the launch, a part of the blocks at a time."""
+        lanes = int(np.prod([int(n) for n in self.shape]))
+        if lanes > _MOST_LANES // 8:
+            raise TooLargeError
+        tally = _Tally(self.rule)
+        per_block = max(1, lanes // self.shape[BLOCK])
+        step = max(1, _CHUNK // per_block)
+        for start in range(0, self.shape[BLOCK], step):
+            blocks = slice(start, start + step)
+            address = sum(
+                (_cut(p, blocks) for p in self.address.parts.values()),
+                start=np.zeros((1,) * self.rank, np.int64),
+            )
+            active = spread(_cut_condition(self.condition, blocks), self.rank)
+            extent = (min(step, self.shape[BLOCK] - start), *self.shape[1:])
+            rows = [
+                np.moveaxis(np.broadcast_to(a, extent), THREAD, -1).reshape(-1, self.shape[THREAD])
+                for a in (address, active)
+            ]
+            tally.add(rows[0], rows[1].astype(bool), np.ones(len(rows[0]), np.int64))
+        return tally.result()
+
+
+class _MixedError(Exception):
+    """A comparison in which threads and blocks do not part."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tree:
+    kind: str
+    operands: tuple[_Tree, ...] = ()
+    feature: int = -1
+    rank: npt.NDArray[np.int64] | None = None  # place of each thread's value among the levels
+
+    def lanes(self, codes: Array) -> Lanes:
+        """Which threads take part, for each row of feature values: (rows, threads)."""
+        match self.kind:
+            case "true" | "false":
+                return np.full((len(codes), 1), self.kind == "true")
+            case "not":
+                return ~self.operands[0].lanes(codes)
+            case "and" | "or":
+                left, right = (o.lanes(codes) for o in self.operands)
+                return left & right if self.kind == "and" else left | right
+        assert self.rank is not None
+        decided = codes[:, self.feature, None]
+        if self.kind == "negative":
+            below: Lanes = self.rank[None, :] < decided
+            return below
+        equal: Lanes = self.rank[None, :] == decided
+        return equal
+
+
+class _Tally:
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.by_cost: dict[int, int] = {}
+        self.threads = 0
+
+    def add(self, addresses: Array, active: Lanes, weights: Array) -> None:
+        """Count rows of (rows, threads), each ``weights`` times."""
+        rows, threads = addresses.shape
+        missing = -threads % WARP
+        if missing:
+            addresses = np.pad(addresses, ((0, 0), (0, missing)))
+            active = np.pad(active, ((0, 0), (0, missing)))
+        self.threads += int((active.sum(axis=1) * weights).sum())
+        lanes = active.reshape(-1, WARP)
+        some = lanes.any(axis=1)
+        costs = self.rule.cost(addresses.reshape(-1, WARP)[some], lanes[some])
+        warps = np.repeat(weights, (threads + missing) // WARP)[some]
+        for cost in np.unique(costs):
+            amount = int(warps[costs == cost].sum())
+            self.by_cost[int(cost)] = self.by_cost.get(int(cost), 0) + amount
+
+    def result(self) -> Counted:
+        requests = sum(self.by_cost.values())
+        cost = sum(n * amount for n, amount in self.by_cost.items())
+        return Counted(requests, cost, self.threads, dict(sorted(self.by_cost.items())))
+
+
+def _cut(array: Array, blocks: slice) -> Array:
+    return array[blocks] if array.shape[BLOCK] > 1 else array
+
+
+def _cut_condition(condition: Condition, blocks: slice) -> Condition:
+    if condition.kind == "leaf":
+        assert condition.leaf is not None
+        value = condition.leaf.value
+        some = parts.of_arrays([_cut(p, blocks) for p in value.parts.values()])
+        return Condition("leaf", Comparison(condition.leaf.kind, some))
+    operands = tuple(_cut_condition(o, blocks) for o in condition.operands)
+    return Condition(condition.kind, None, operands)
