@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from kanalyze import tools
+from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import SassCfg, build
 from kanalyze.sass.counts import before_join, executed, static_counts
+from kanalyze.sass.crosscheck import compare
 from kanalyze.sass.parse import parse_sass
 
 RECORDS = Path(__file__).parents[1] / ".." / "shared" / "measured" / "h200"
@@ -185,3 +187,10 @@ def test_blocks_cover_the_listing(name: str) -> None:
     assert all("unknown" not in row.classes for row in rows)
     padding = [row for row in rows if not row.reached]
     assert {name for row in padding for name in row.mnemonics} <= {"BRA", "NOP"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDS.glob("*.cubin")))
+def test_ptx_and_sass_agree_or_it_is_known_why(name: str) -> None:
+    entry = parse_ptx((RECORDS / f"{name}.ptx").read_text("utf-8")).entries[0]
+    (function,) = parse_sass(tools.disassemble((RECORDS / f"{name}.cubin").read_bytes())).functions
+    assert [row for row in compare(entry, function) if not row.explained] == []

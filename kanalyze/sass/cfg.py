@@ -21,7 +21,7 @@ from typing import Any
 import networkx as nx
 
 from kanalyze.ptx.cfg import Loop, _loops, dominators, reverse_post_order
-from kanalyze.sass.ir import Label, Register, SassFunction, SassInstruction
+from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.table import branch_targets, control, may_fall_through
 
 natural_loops = _loops  # shared with PTX
@@ -219,13 +219,4 @@ def _finish(
         order=tuple(node for node in order if node != leave),
         irreducible=irreducible,
         unresolved=unresolved,
-    )
-
-
-def is_indirect(instruction: SassInstruction) -> bool:
-    """Tell whether a call or a jump goes through a register, to where the text does not say."""
-    return (
-        control(instruction) in ("call", "indirect")
-        and any(isinstance(o, Register) for o in instruction.operands)
-        and not any(isinstance(o, Label) for o in instruction.operands)
     )

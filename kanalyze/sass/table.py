@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kanalyze.sass.ir import (
-    Constant,
     Immediate,
     Keyword,
     Label,
@@ -206,8 +205,3 @@ def branch_targets(instruction: SassInstruction) -> tuple[str | int, ...]:
                 names = listed.partition("BRANCH_TARGETS")[2].replace(",", " ").split()
                 return tuple(dict.fromkeys(names))
     return ()
-
-
-def constant_banks(instruction: SassInstruction) -> tuple[Constant, ...]:
-    """Return the operands in constant banks."""
-    return tuple(o for o in instruction.operands if isinstance(o, Constant))
