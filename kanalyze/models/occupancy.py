@@ -25,8 +25,9 @@ cluster's blocks also need room in one GPC at the same time, which is not modell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -292,86 +293,63 @@ def _broken_cluster(cap: Capability, cluster: int | None, where: str) -> str | N
 def _cliffs(case: _Case, blocks: int) -> tuple[tuple[Cliff, ...], tuple[Cliff, ...]]:
     """The nearest cliffs by registers, shared memory and threads: better ones, and worse ones."""
     cap = case.cap
-    unit = cap.shared_unit_bytes
-    top = (case.shared + cap.shared_reserved_bytes) // unit * unit - cap.shared_reserved_bytes
-    if top == case.shared:
-        top -= unit
-    within = _up(case.threads, WARP_THREADS)
-    ways: list[tuple[str, Callable[[int], _Case], Iterable[int], Iterable[int]]] = [
-        (
-            "registers",
-            lambda value: _with(case, registers=value),
-            range(case.registers - 1, 0, -1),
-            range(case.registers + 1, cap.max_registers_per_thread + 1),
+    unit, reserved = cap.shared_unit_bytes, cap.shared_reserved_bytes
+    top = _shared_per_block(case) - reserved  # the most bytes that are allocated alike
+    warps = _warps(case.threads)
+    better = [
+        _first(case, blocks, "registers", range(case.registers - 1, 0, -1), 1),
+        _first(case, blocks, "shared memory", [*range(top - unit, 0, -unit), 0], 1)
+        if case.shared
+        else None,
+    ]
+    worse = [
+        _first(case, blocks, "registers", range(case.registers + 1, 256), -1),
+        _first(
+            case, blocks, "shared memory", range(top + 1, cap.shared_per_block_bytes + 1, unit), -1
         ),
-        (
-            "shared memory",
-            lambda value: _with(case, shared=value),
-            (*range(top, 0, -unit), *([0] if case.shared else [])),
-            range(_shared_per_block(case) - cap.shared_reserved_bytes + 1,
-                  cap.shared_per_block_bytes + 1, unit),
-        ),
-        (
-            "threads",
-            lambda value: _with(case, threads=value),
-            range(within - WARP_THREADS, 0, -WARP_THREADS),
-            range(within + WARP_THREADS, cap.max_threads_per_block + 1, WARP_THREADS),
-        ),
-    ]  # fmt: skip
-    better, worse = [], []
-    for resource, at, down, up in ways:
-        for values in (down, up):
-            gain, loss = _nearest(case, blocks, resource, at, values)
-            better += [gain] if gain else []
-            worse += [loss] if loss else []
-    return tuple(better), tuple(worse)
+    ]
+    fewer = range(32 * (warps - 1), 0, -32)
+    more = range(32 * (warps + 1), cap.max_threads_per_block + 1, 32)
+    for values in (fewer, more):
+        better.append(_first(case, blocks, "threads", values, 1))
+        worse.append(_first(case, blocks, "threads", values, -1))
+    return tuple(c for c in better if c), tuple(c for c in worse if c)
 
 
-def _with(
-    case: _Case,
-    *,
-    threads: int | None = None,
-    registers: int | None = None,
-    shared: int | None = None,
-) -> _Case:
-    return _Case(
-        case.cap,
-        case.threads if threads is None else threads,
-        case.registers if registers is None else registers,
-        case.shared if shared is None else shared,
-        case.config,
-        case.barriers,
-    )
+def _first(
+    case: _Case, blocks: int, resource: str, values: Sequence[int], sign: int
+) -> Cliff | None:
+    """The first of some values with more (sign 1) or fewer (-1) blocks, of threads: warps.
 
+    Blocks only grow with fewer registers and less shared memory, so these are searched by halves.
+    """
+    by_warps = resource == "threads"
+    now = blocks * (_warps(case.threads) if by_warps else 1)
 
-def _nearest(
-    case: _Case, blocks: int, resource: str, at: Callable[[int], _Case], values: Iterable[int]
-) -> tuple[Cliff | None, Cliff | None]:
-    """The first of some values with more, and the first with fewer, blocks (threads: warps)."""
-    now = blocks * _warps(case.threads) if resource == "threads" else blocks
-    gain = loss = None
-    for value in values:
-        other = at(value)
+    def crossed(value: int) -> bool:
+        other = _with(case, resource, value)
         if _broken(other, ""):
-            break
-        there = _least(_limits(other))
-        amount = there * _warps(other.threads) if resource == "threads" else there
-        if amount > now and gain is None:
-            gain = _cliff(case, blocks, resource, other, value, there)
-        if amount < now and loss is None:
-            loss = _cliff(case, blocks, resource, other, value, there)
-        if gain is not None and (loss is not None or resource != "threads"):
-            break
-        if loss is not None and resource != "threads":
-            break
-    return gain, loss
+            return sign < 0 and not by_warps
+        return sign * (_least(_limits(other)) * (_warps(value) if by_warps else 1) - now) > 0
+
+    if by_warps:
+        found = next((value for value in values if crossed(value)), None)
+    else:
+        index = bisect_left(values, True, key=crossed)
+        found = values[index] if index < len(values) else None
+    if found is None or _broken(_with(case, resource, found), ""):
+        return None
+    return _cliff(case, blocks, resource, found)
 
 
-_NOW = {
-    "registers": lambda case: case.registers,
-    "shared memory": lambda case: case.shared,
-    "threads": lambda case: case.threads,
-}
+def _with(case: _Case, resource: str, value: int) -> _Case:
+    if resource == "registers":
+        return replace(case, registers=value)
+    if resource == "threads":
+        return replace(case, threads=value)
+    return replace(case, shared=value)
+
+
 _UNIT = {
     "registers": "{} register{s} {} per thread",
     "shared memory": "{} B of shared memory {}",
@@ -379,13 +357,13 @@ _UNIT = {
 }
 
 
-def _cliff(case: _Case, blocks: int, resource: str, other: _Case, value: int, there: int) -> Cliff:
-    change = value - _NOW[resource](case)
-    what = (
-        _UNIT[resource]
-        .format(abs(change), "more" if change > 0 else "fewer", s="" if abs(change) == 1 else "s")
-        .replace("memory fewer", "memory less")
-    )
+def _cliff(case: _Case, blocks: int, resource: str, value: int) -> Cliff:
+    other = _with(case, resource, value)
+    there = _least(_limits(other))
+    now = {"registers": case.registers, "shared memory": case.shared, "threads": case.threads}
+    change = value - now[resource]
+    way = "more" if change > 0 else "less" if resource == "shared memory" else "fewer"
+    what = _UNIT[resource].format(abs(change), way, s="" if abs(change) == 1 else "s")
     warps = there * _warps(other.threads)
     percent = _percent(other, there)
     if resource == "threads":
