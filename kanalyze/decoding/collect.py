@@ -12,6 +12,7 @@ from kanalyze.names import KernelName, decode
 
 _MOST_LAUNCHES = 64
 _MOST_OPERATORS = 512
+_MOST_DEVICES = 4096
 
 
 @dataclass(slots=True)
@@ -44,11 +45,11 @@ class Found:
     kind: str
     tensor_core: bool | None
     tally: Tally = field(default_factory=Tally)
-    launches: dict[tuple[Any, ...], Tally] = field(default_factory=dict)
+    launches: dict[tuple[Any, ...], tuple[Device | None, Tally]] = field(default_factory=dict)
     operators: dict[int, tuple[Operator, Device | None, Tally]] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
-    devices: dict[Device, Tally] = field(default_factory=dict)
+    devices: dict[int, tuple[Device, Tally]] = field(default_factory=dict)
     files: dict[str, Tally] = field(default_factory=dict)
     short_calls: int = 0
 
@@ -69,6 +70,8 @@ class Collector:
         self.found: dict[str, Found] = {}
         self.total = Tally()
         self.chains = Chains()
+        self._devices: dict[Device, Device] = {}
+        self._seen: dict[int, tuple[Device, Device]] = {}
 
     def add(self, event: Event) -> None:
         """Add an event."""
@@ -83,21 +86,22 @@ class Collector:
         if time is not None and time < SHORT_US * calls:
             found.short_calls += calls
         device = event.device
-        key = (event.grid, event.block, event.registers_per_thread, event.shared_bytes, device)
+        if device is not None:
+            device = self._one_of(device)
+            ran = found.devices.get(id(device))
+            if ran is None:
+                ran = found.devices[id(device)] = (device, Tally())
+            ran[1].add(calls, time)
+        key = (event.grid, event.block, event.registers_per_thread, event.shared_bytes, id(device))
         launch = found.launches.get(key)
         if launch is None and len(found.launches) < _MOST_LAUNCHES:
-            launch = found.launches[key] = Tally()
+            launch = found.launches[key] = (device, Tally())
         if launch is not None:
-            launch.add(calls, time)
+            launch[1].add(calls, time)
         file = found.files.get(event.file)
         if file is None:
             file = found.files[event.file] = Tally()
         file.add(calls, time)
-        if device is not None:
-            ran = found.devices.get(device)
-            if ran is None:
-                ran = found.devices[device] = Tally()
-            ran.add(calls, time)
         operator = event.operator
         if operator is not None:
             called = found.operators.get(id(operator))
@@ -110,6 +114,16 @@ class Collector:
             found.counted[counter] = found.counted.get(counter, 0) + 1
         if event.start_us is not None:
             self.chains.add(event, found)
+
+    def _one_of(self, device: Device) -> Device:
+        """The first of equal devices, found by identity, as hashing one takes long."""
+        seen = self._seen.get(id(device))
+        if seen is not None:
+            return seen[1]
+        first = self._devices.setdefault(device, device)
+        if len(self._seen) < _MOST_DEVICES:
+            self._seen[id(device)] = (device, first)  # held, so that its id stays its own
+        return first
 
     def keep(self, wanted: Any) -> None:
         """Let go of names that are not wanted (a function of the name)."""

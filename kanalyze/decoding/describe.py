@@ -104,7 +104,7 @@ def launch(found: Launch) -> str:
     if found.shared_bytes:
         parts.append(f"{found.shared_bytes:,} B shared")
     if found.occupancy is not None:
-        parts.append(f"occupancy {found.occupancy:.0%}")
+        parts.append(f"occupancy {100 * found.occupancy:.3g} %")
     if found.waves is not None:
         parts.append(f"{found.waves:.3g} waves")
     return ", ".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kanalyze.decoding.collect import Collector, Found, Tally
 from kanalyze.decoding.document import Group, Launch, Problem, Row, Summary, Unknown
@@ -25,7 +25,10 @@ _UNDECIDED = 0.01
 def row_of(found: Found, total_us: float | None, unknown: list[Unknown]) -> Row:
     """A row; what is not known of it is added to ``unknown``."""
     time = found.tally.time_us
-    launches = [_launch(key, tally) for key, tally in _by_time(found.launches)[:SHOWN_LAUNCHES]]
+    by_time = sorted(found.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
+    launches = [
+        _launch(key[:4], device, tally) for key, (device, tally) in by_time[:SHOWN_LAUNCHES]
+    ]
     problems = _problems(found, unknown)
     operators = sorted(found.operators.values(), key=lambda o: -o[2].total_us)
     return Row(
@@ -40,7 +43,7 @@ def row_of(found: Found, total_us: float | None, unknown: list[Unknown]) -> Row:
         ),
         problems=tuple(problems),
         counters={n: value / found.counted[n] for n, value in found.counters.items()},
-        devices=tuple(dict.fromkeys(shown_device(device) for device in found.devices)),
+        devices=tuple(dict.fromkeys(shown_device(device) for device, _ in found.devices.values())),
         operators=tuple(dict.fromkeys(operator.name for operator, _, _ in operators)),
     )
 
@@ -54,9 +57,9 @@ def _by_time(tallies: dict[K, Tally]) -> list[tuple[K, Tally]]:
     return sorted(tallies.items(), key=lambda item: (-item[1].total_us, -item[1].calls))
 
 
-def _launch(key: tuple[object, ...], tally: Tally) -> Launch:
-    launch = Launch(*key, tally.calls, tally.time_us)  # type: ignore[arg-type, call-arg]
-    device = launch.device
+def _launch(key: tuple[Any, ...], device: Device | None, tally: Tally) -> Launch:
+    grid, block, registers, shared = key
+    launch = Launch(grid, block, registers, shared, device, tally.calls, tally.time_us)
     if (
         device is None
         or device.capability is None

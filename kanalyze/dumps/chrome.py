@@ -15,7 +15,7 @@ from kanalyze.dumps.chrome_records import (
     Record,
     one,
 )
-from kanalyze.dumps.chrome_scan import Scanner
+from kanalyze.dumps.chrome_scan import NotATraceError, Scanner
 from kanalyze.dumps.event import Device, Event
 from kanalyze.dumps.source import Source
 
@@ -26,9 +26,12 @@ def read(source: Source) -> Iterator[Event]:
     """Yield what ran on the GPU.
 
     Raises:
+        NotATraceError: the JSON is something else.
         InputError: after everything that could be read was yielded.
     """
     old = b'"External id"' not in source.head and b'"external id"' in source.head
+    if source.head.lstrip()[:1] == b"[" and b"{" in source.head and b'"ph"' not in source.head:
+        raise NotATraceError("a JSON list of something else")
     scanner: Scanner[Record] = Scanner(source, Decoder(old).many, one)
     devices = devices_of(scanner.header) or devices_at_the_end(source)
     operators = Operators()

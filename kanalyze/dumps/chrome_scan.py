@@ -21,7 +21,8 @@ EVENT_LIMIT = 16 << 20
 """Bytes of the longest event (and of the longest header) that is read."""
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
-_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+_BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
+"""What stands between two events, up to the first key of the second one."""
 _TRIES = 3
 _LOOK_BACK = 1 << 16
 _SPACE = b" \t\r\n"
@@ -61,24 +62,28 @@ class Scanner(Generic[T]):
         where the rest cannot be read."""
         final = False
         while not self._ended:
-            if final or len(self._buffer) >= self._wait:
-                batch = self._quick()
-                if batch is None:
-                    batch = self._exact(final)
-                    if batch:
-                        yield batch
-                    if self._ended or final:
-                        return
-                    self._wait = 0 if batch else 2 * len(self._buffer)
-                else:
+            batch = self._quick()
+            if batch is None:
+                batch = self._exact(final)
+                if batch:
                     yield batch
-                    if final:
-                        continue
-            piece = next(self._pieces, None)
-            if piece is None:
-                final = True
+                if self._ended or final:
+                    return
+                self._wait = 0 if batch else 2 * len(self._buffer)
             else:
-                self._buffer += piece
+                yield batch
+            more = [self._buffer]
+            size = len(self._buffer)
+            while not final:
+                piece = next(self._pieces, None)
+                if piece is None:
+                    final = True
+                    break
+                more.append(piece)
+                size += len(piece)
+                if size >= self._wait:
+                    break
+            self._buffer = b"".join(more)
 
     def tail(self) -> Iterator[bytes]:
         """The bytes behind the last event, from its ``]`` on; to be called after `batches`."""
@@ -93,13 +98,18 @@ class Scanner(Generic[T]):
             last = piece.rstrip(_SPACE)[-1:] or last
         closing = b"}" if self.header.lstrip(_SPACE)[:1] == b"{" else b"]"
         if self._ended and last != closing:
-            self._note(self._offset, f"the JSON is cut, expected '{closing.decode()}'")
+            self._note_cut(self._offset, f"the JSON is cut, expected '{closing.decode()}'")
 
     def _note(self, offset: int, message: str) -> None:
-        if self.source.trouble.message:  # what was first is told: cut gzip rather than cut JSON
+        if self.source.trouble.message:  # lines are counted only for what is told
             self.source.trouble.more += 1
-            return
-        self.source.trouble.add(self.source.line_at(offset), message)
+        else:
+            self.source.trouble.add(self.source.line_at(offset), message)
+
+    def _note_cut(self, offset: int, message: str) -> None:
+        """Note that the JSON is cut, unless that follows from what was noted before."""
+        if not self.source.trouble.message:
+            self._note(offset, message)
 
     def _open(self) -> None:
         """Read up to the ``[`` of the events."""
@@ -126,7 +136,7 @@ class Scanner(Generic[T]):
             return
         if _TOKEN.search(buffer) is None or _closed(buffer):
             raise NotATraceError('JSON without "traceEvents"')
-        self._note(len(buffer), 'the JSON is cut before its events, expected "traceEvents"')
+        self._note_cut(len(buffer), 'the JSON is cut before its events, expected "traceEvents"')
 
     @staticmethod
     def _events_at(buffer: bytes) -> int | None:
@@ -154,7 +164,7 @@ class Scanner(Generic[T]):
             first = _BOUNDARY.search(buffer)
             if first is None:
                 return None
-            self._separator = first[0] + b"{"
+            self._separator = first[0]
         separator = self._separator
         end = len(buffer)
         for _ in range(_TRIES):
@@ -175,10 +185,11 @@ class Scanner(Generic[T]):
         return None
 
     def _other_boundary(self, end: int) -> int:
+        """The last boundary written in another way, which is then the one to look for."""
         start = max(0, end - _LOOK_BACK)
         place = -1
         for found in _BOUNDARY.finditer(self._buffer, start, end):
-            place = found.start()
+            place, self._separator = found.start(), found[0]
         return place
 
     def _keep(self, place: int) -> None:
@@ -212,10 +223,12 @@ class Scanner(Generic[T]):
                     else:
                         batch.append(event)
                 elif depth < 0:
+                    self._check_encoding(buffer[:done])
                     self._ended = True
                     self._offset += token.start()
                     self._buffer = buffer[token.start() :]
                     return batch
+        self._check_encoding(buffer[:done])
         self._keep(done)
         if final:
             self._finish()
@@ -226,6 +239,15 @@ class Scanner(Generic[T]):
             self._ended = True
         return batch
 
+    def _check_encoding(self, data: bytes) -> None:
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self._note(
+                self._offset + error.start,
+                f"found byte 0x{data[error.start]:02x}, expected UTF-8 (it is shown as U+FFFD)",
+            )
+
     def _finish(self) -> None:
         rest = self._buffer.strip(_SPACE)
         plain_list = self.header.lstrip(_SPACE)[:1] == b"["
@@ -233,11 +255,11 @@ class Scanner(Generic[T]):
             return  # the format allows a list that is not closed
         if rest:
             found = rest[:40].decode("utf-8", "replace")
-            self._note(
+            self._note_cut(
                 self._offset + len(self._buffer), f"the JSON is cut inside the event '{found}…'"
             )
         else:
-            self._note(self._offset, "the JSON is cut between events, expected ']'")
+            self._note_cut(self._offset, "the JSON is cut between events, expected ']'")
 
 
 def _closed(buffer: bytes) -> bool:

@@ -24,7 +24,12 @@ def looks_like(head: str) -> bool:
     return good >= _SHARE * len(lines) and strong >= len(lines) / 2
 
 
+_MARKUP = re.compile(r"</?(?:!doctype|\?xml|[a-z][a-z0-9]*)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+
+
 def _is_name(line: str) -> bool:
+    if "::" not in line and _MARKUP.match(line):
+        return False
     if kind_of(line) != "kernel":
         return True
     if len(line) > 20_000:

@@ -91,7 +91,7 @@ def read_source(source: Source, names_only: bool = False) -> Iterator[Event]:
     for magic, what in _OTHERS:
         if head.startswith(magic):
             raise NotADumpError(f"found {what}, {EXPECTED}", file=source.name)
-    if head[:4096].count(0) > 16:
+    if _is_binary(head[:4096]):
         raise NotADumpError(f"found binary data, {EXPECTED}", file=source.name)
     if chrome.is_trace(head):
         try:
@@ -106,6 +106,12 @@ def read_source(source: Source, names_only: bool = False) -> Iterator[Event]:
     source.finish()
 
 
+def _is_binary(head: bytes) -> bool:
+    """Whether more bytes are control characters than text can have."""
+    return len(head) - len(head.translate(None, _CONTROLS)) > max(16, len(head) // 16)
+
+
+_CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\r\f\x1b")
 _LIST_MARKS = re.compile(r"==PROF==|Self CPU|\"ID\",|Total Time|Metric Name")
 
 

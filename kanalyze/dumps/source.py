@@ -149,7 +149,7 @@ class Source:
         found = self.trouble
         if not found.message:
             return
-        more = f" (and {found.more} more of this kind)" if found.more else ""
+        more = f" (and {found.more:,} more)" if found.more else ""
         message = found.message + more
         if found.line:
             raise InputError(message, SourceSpot(self.name, found.line, 1))
