@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kanalyze.decoding.operators import Moved, elements_of, moved_by
 from kanalyze.dumps.event import Event, Operator
-
-if TYPE_CHECKING:
-    from kanalyze.decoding.collect import Found
 
 SHORTEST = 3
 """Kernels of the shortest chain that is looked at."""
@@ -51,19 +48,19 @@ class Chains:
     """Finds chains while events go by; memory is bounded."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[Any, ...], _Open] = {}
+        self.open: dict[tuple[Any, ...], _Open] = {}
         self._closed: dict[tuple[Any, ...], Chain] = {}
         self._elements: dict[int, int | None] = {}
         self._held: list[Operator] = []
 
-    def add(self, event: Event, found: Found) -> None:
-        """Take the next event of a stream."""
+    def add(self, event: Event, pointwise: bool) -> None:
+        """Take the next event of a stream: one that may be a link, or one that ends a chain."""
         device = event.device
         stream = (event.file, event.stream, device.id if device else None)
-        current = self._open.get(stream)
-        if not found.pointwise or event.start_us is None or event.total_us is None:
+        current = self.open.get(stream)
+        if not pointwise or event.start_us is None or event.total_us is None:
             if current is not None:
-                self._close(self._open.pop(stream))
+                self._close(self.open.pop(stream))
             return
         elements = self._count(event)
         if current is not None and (
@@ -74,15 +71,15 @@ class Chains:
             self._close(current)
             current = None
         if current is None:
-            current = self._open[stream] = _Open(elements, event.start_us, [])
+            current = self.open[stream] = _Open(elements, event.start_us, [])
         current.start_us = event.start_us
         current.links.append((event.name, event.operator, event.total_us))
 
     def all(self) -> list[Chain]:
         """The chains so far, those that take most time first."""
-        for current in self._open.values():
+        for current in self.open.values():
             self._close(current)
-        self._open.clear()
+        self.open.clear()
         return sorted(self._closed.values(), key=lambda c: -c.total_us)
 
     def _count(self, event: Event) -> Any:

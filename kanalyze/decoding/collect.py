@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,24 +40,27 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Found:
-    """What was found of one name."""
+    """What was found of one name; ``pointwise``: each element is computed by itself."""
 
     name: KernelName
     kind: str
     tensor_core: bool | None
+    pointwise: bool
     tally: Tally = field(default_factory=Tally)
     launches: dict[tuple[Any, ...], tuple[Device | None, Tally]] = field(default_factory=dict)
     operators: dict[int, tuple[Operator, Device | None, Tally]] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
-    devices: dict[int, tuple[Device, Tally]] = field(default_factory=dict)
     files: dict[str, Tally] = field(default_factory=dict)
     short_calls: int = 0
 
-    @property
-    def pointwise(self) -> bool:
-        """Whether the kernel computes each element by itself."""
-        return self.name.decoded.get("op") in ("elementwise", "pointwise")
+    def devices(self) -> dict[Device, Tally]:
+        """The devices that it ran on."""
+        tallies: dict[Device, Tally] = {}
+        for device, tally in self.launches.values():
+            if device is not None:
+                tallies.setdefault(device, Tally()).add(tally.calls, tally.time_us)
+        return tallies
 
 
 SHORT_US = 5.0
@@ -68,36 +72,37 @@ class Collector:
 
     def __init__(self) -> None:
         self.found: dict[str, Found] = {}
-        self.total = Tally()
         self.chains = Chains()
+        self._let_go = Tally()
         self._devices: dict[Device, Device] = {}
         self._seen: dict[int, tuple[Device, Device]] = {}
+
+    @property
+    def total(self) -> Tally:
+        """Everything that was added, also what was let go of."""
+        tally = Tally()
+        for part in (self._let_go, *(found.tally for found in self.found.values())):
+            tally.add(part.calls, part.time_us)
+        return tally
 
     def add(self, event: Event) -> None:
         """Add an event."""
         found = self.found.get(event.name)
         if found is None:
-            name = decode(event.name)
-            found = Found(name, event.kind, uses_tensor_cores(name, event.kind))
-            self.found[event.name] = found
+            found = self._new(event)
         calls, time = event.calls, event.total_us
         found.tally.add(calls, time)
-        self.total.add(calls, time)
         if time is not None and time < SHORT_US * calls:
             found.short_calls += calls
         device = event.device
         if device is not None:
-            device = self._one_of(device)
-            ran = found.devices.get(id(device))
-            if ran is None:
-                ran = found.devices[id(device)] = (device, Tally())
-            ran[1].add(calls, time)
+            seen = self._seen.get(id(device))
+            device = self._one_of(device) if seen is None else seen[1]
         key = (event.grid, event.block, event.registers_per_thread, event.shared_bytes, id(device))
         launch = found.launches.get(key)
-        if launch is None and len(found.launches) < _MOST_LAUNCHES:
-            launch = found.launches[key] = (device, Tally())
-        if launch is not None:
-            launch[1].add(calls, time)
+        if launch is None:
+            launch = self._new_launch(found, key, device)
+        launch[1].add(calls, time)
         file = found.files.get(event.file)
         if file is None:
             file = found.files[event.file] = Tally()
@@ -109,11 +114,28 @@ class Collector:
                 called = found.operators[id(operator)] = (operator, device, Tally())
             if called is not None:
                 called[2].add(calls, time)
-        for counter, value in event.counters.items():
-            found.counters[counter] = found.counters.get(counter, 0.0) + value
-            found.counted[counter] = found.counted.get(counter, 0) + 1
-        if event.start_us is not None:
-            self.chains.add(event, found)
+        if event.counters:
+            for counter, value in event.counters.items():
+                found.counters[counter] = found.counters.get(counter, 0.0) + value
+                found.counted[counter] = found.counted.get(counter, 0) + 1
+        if found.pointwise or self.chains.open:
+            self.chains.add(event, found.pointwise)
+
+    def _new(self, event: Event) -> Found:
+        name = decode(event.name)
+        pointwise = name.decoded.get("op") in ("elementwise", "pointwise")
+        found = Found(name, event.kind, uses_tensor_cores(name, event.kind), pointwise)
+        self.found[event.name] = found
+        return found
+
+    @staticmethod
+    def _new_launch(
+        found: Found, key: tuple[Any, ...], device: Device | None
+    ) -> tuple[Device | None, Tally]:
+        """A place for a launch of a new kind; where there are too many kinds, for all the rest."""
+        if len(found.launches) >= _MOST_LAUNCHES:
+            key = (None, None, None, None, key[-1])
+        return found.launches.setdefault(key, (device, Tally()))
 
     def _one_of(self, device: Device) -> Device:
         """The first of equal devices, found by identity, as hashing one takes long."""
@@ -125,6 +147,8 @@ class Collector:
             self._seen[id(device)] = (device, first)  # held, so that its id stays its own
         return first
 
-    def keep(self, wanted: Any) -> None:
-        """Let go of names that are not wanted (a function of the name)."""
-        self.found = {name: f for name, f in self.found.items() if wanted(name)}
+    def keep(self, wanted: Callable[[str], object]) -> None:
+        """Let go of names that are not wanted."""
+        for name in [n for n in self.found if not wanted(n)]:
+            part = self.found.pop(name).tally
+            self._let_go.add(part.calls, part.time_us)

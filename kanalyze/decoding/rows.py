@@ -43,7 +43,7 @@ def row_of(found: Found, total_us: float | None, unknown: list[Unknown]) -> Row:
         ),
         problems=tuple(problems),
         counters={n: value / found.counted[n] for n, value in found.counters.items()},
-        devices=tuple(dict.fromkeys(shown_device(device) for device, _ in found.devices.values())),
+        devices=tuple(dict.fromkeys(shown_device(device) for device in found.devices())),
         operators=tuple(dict.fromkeys(operator.name for operator, _, _ in operators)),
     )
 

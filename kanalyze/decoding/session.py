@@ -161,7 +161,7 @@ class Session:
         for row in rows:
             found = self.collector.found[row.name.name]
             named = (
-                [(shown_device(d), t) for d, t in found.devices.values()]
+                [(shown_device(d), t) for d, t in found.devices().items()]
                 if by == "device"
                 else list(found.files.items())
             )
