@@ -74,6 +74,9 @@ class Description:
     """A kernel's document with its fields that are not known and why (paths within the kernel)."""
 
     kernel: doc.Kernel
+    cfg: Cfg
+    found: addresses.Addresses
+    variables: Mapping[str, ir.Variable]
     unknown: list[doc.Unknown] = field(default_factory=list)
 
 
@@ -266,7 +269,7 @@ class _Describer:
             }
             lines = listing(self.module, self.cfg, kernel, at, names, self.sources.get)
             kernel = replace(kernel, listing=lines)
-        return Description(kernel, self.unknown)
+        return Description(kernel, self.cfg, self.found, self.variables, self.unknown)
 
     def _triple(self, name: str) -> tuple[int, ...] | None:
         given = self.function.directives.get(name)

@@ -136,7 +136,7 @@ def report_on(subjects: Iterable[Subject], listing: bool = False) -> doc.Report:
             f"line {d.pos.line}: {d.message}" for d in module.diagnostics if d.severity != "error"
         )
         functions += [f.name for f in module.functions if f.kind != "entry" and f.body is not None]
-        resources = _resources(subject)
+        resources = resources_of(subject)
         for function in module.entries:
             if function.body is None:
                 continue
@@ -144,7 +144,7 @@ def report_on(subjects: Iterable[Subject], listing: bool = False) -> doc.Report:
                 module,
                 function,
                 subject.file,
-                _arguments(subject, function),
+                arguments_of(subject, function, subject.launch),
                 resources(function.name),
                 subject.notes + warnings,
                 sources,
@@ -217,7 +217,8 @@ class _Assembled:
         )
 
 
-def _resources(subject: Subject) -> _Assembled:
+def resources_of(subject: Subject) -> _Assembled:
+    """What says what the kernels of a subject need, by their names."""
     return _Assembled(subject)
 
 
@@ -227,10 +228,12 @@ def _is_of(launch: Launch, module: ir.Module, function: ir.Function) -> bool:
     return fits and (launch.kernel == function.name or len(module.entries) == 1)
 
 
-def _arguments(subject: Subject, function: ir.Function) -> dict[str, Argument]:
+def arguments_of(
+    subject: Subject, function: ir.Function, launch: Launch | None
+) -> dict[str, Argument]:
     """What is known of a kernel's parameters: PTX name to `Argument`, in the order of the PTX."""
     given: list[Argument] = []
-    compiled, launch = subject.compiled, subject.launch
+    compiled = subject.compiled
     if compiled is not None and compiled.name == function.name:
         for name, kind in compiled.signature.items():
             if kind != "constexpr":

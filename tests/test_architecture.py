@@ -19,8 +19,10 @@ PACKAGE = ROOT / "kanalyze"
 
 LAYERS = [
     ("cli", "__main__"),
+    ("estimating",),
     ("pipeline", "decoding"),
-    ("describe", "traffic"),
+    ("describe",),
+    ("launched", "sass_launched"),
     ("listing", "naming"),
     ("report", "ttir"),
     ("models",),

@@ -12,7 +12,7 @@ not part into threads and blocks are evaluated lane by lane, up to a bound on th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -77,10 +77,22 @@ def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurre
     return _Counter(rule, address, condition, occurrences).run()
 
 
+def classes(
+    address: Parts, condition: Condition, occurrences: Occurrences
+) -> Iterator[tuple[Array, Array]]:
+    """The addresses of one instruction as pairs of arrays: all sums of a base and an offset.
+
+    Raises:
+        TooLargeError: the launch has too many different cases.
+    """
+    return _Counter(_ANYWHERE, address, condition, occurrences).classes()
+
+
+_ANYWHERE = Rule(1 << 62, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
+
+
 class _Counter:
-    def __init__(
-        self, rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences
-    ):
+    def __init__(self, rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences):
         self.rule = rule
         self.shape = occurrences.dimensions
         self.rank = len(self.shape)
@@ -223,11 +235,30 @@ class _Counter:
             weights *= counts[which]
         return rows, weights
 
+    def classes(self) -> Iterator[tuple[Array, Array]]:
+        """Bases with the offsets of the lanes that take part, by class."""
+        by_lane, elsewhere = self._split(self.address)
+        features: list[Array] = [elsewhere]
+        try:
+            tree = self._classify(self.condition, features) if by_lane is not None else None
+        except _MixedError:
+            tree = None
+        if by_lane is None or tree is None:
+            for addresses, active, _ in self._all_lanes():
+                yield np.unique(addresses[active]), np.zeros(1, np.int64)
+            return
+        codes, _ = self._joint(features, [a for a in range(self.rank) if a != THREAD])
+        order = np.lexsort(codes[:, 1:].T) if codes.shape[1] > 1 else np.arange(len(codes))
+        codes = codes[order]
+        changes = np.any(codes[1:, 1:] != codes[:-1, 1:], axis=1)
+        for group in np.split(codes, np.flatnonzero(changes) + 1):
+            lanes = np.broadcast_to(tree.lanes(group[:1]), (1, self.shape[THREAD]))[0]
+            if lanes.any():
+                yield group[:, 0], np.unique(by_lane[lanes])
+
     # ------------------------------------------------------------ lanes
 
-    def _count_classes(
-        self, by_lane: Array, codes: Array, weights: Array, tree: _Tree
-    ) -> Counted:
+    def _count_classes(self, by_lane: Array, codes: Array, weights: Array, tree: _Tree) -> Counted:
         tally = _Tally(self.rule)
         step = max(1, _CHUNK // self.shape[THREAD])
         for start in range(0, len(codes), step):
@@ -239,10 +270,15 @@ class _Counter:
 
     def _lane_by_lane(self) -> Counted:
         """Every address of the launch, a part of the blocks at a time."""
+        tally = _Tally(self.rule)
+        for addresses, active, weights in self._all_lanes():
+            tally.add(addresses, active, weights)
+        return tally.result()
+
+    def _all_lanes(self) -> Iterator[tuple[Array, Lanes, Array]]:
         lanes = int(np.prod([int(n) for n in self.shape]))
         if lanes > _MOST_LANES // 8:
             raise TooLargeError
-        tally = _Tally(self.rule)
         per_block = max(1, lanes // self.shape[BLOCK])
         step = max(1, _CHUNK // per_block)
         for start in range(0, self.shape[BLOCK], step):
@@ -257,8 +293,7 @@ class _Counter:
                 np.moveaxis(np.broadcast_to(a, extent), THREAD, -1).reshape(-1, self.shape[THREAD])
                 for a in (address, active)
             ]
-            tally.add(rows[0], rows[1].astype(bool), np.ones(len(rows[0]), np.int64))
-        return tally.result()
+            yield rows[0], rows[1].astype(bool), np.ones(len(rows[0]), np.int64)
 
 
 class _MixedError(Exception):

@@ -6,16 +6,13 @@ Field names are the keys of the JSON (``kanalyze/schemas/ptx.json``).
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from kanalyze.models.coarsening import Coarsening
 from kanalyze.models.counts import Traffic
+from kanalyze.report.plain import from_plain, to_plain
 
 SCHEMA = "kanalyze.ptx/1"
 
@@ -225,7 +222,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
-        plain: dict[str, Any] = _plain(self)
+        plain: dict[str, Any] = to_plain(self)
         return {"schema": plain.pop("schema"), **plain}
 
     @staticmethod
@@ -238,37 +235,5 @@ class Report:
         """
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
-        report: Report = _build(Report, data)
+        report: Report = from_plain(Report, data)
         return report
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def _build(kind: Any, data: Any) -> Any:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        if data is None:
-            return None
-        (kind,) = [a for a in arguments if a is not types.NoneType]
-        return _build(kind, data)
-    if origin is tuple:
-        return tuple(_build(arguments[0], item) for item in data)
-    if origin is not None and issubclass(origin, Mapping):
-        return {key: _build(arguments[1], item) for key, item in data.items()}
-    if dataclasses.is_dataclass(kind):
-        hints = _hints(kind)  # type: ignore[arg-type]
-        return kind(**{key: _build(hints.get(key, Any), item) for key, item in data.items()})  # type: ignore[operator]
-    return data

@@ -1,0 +1,202 @@
+"""A kernel in one launch: how often each of its blocks runs, and what each access costs, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanalyze.address import parts
+from kanalyze.address.accesses import AccessValue, Addresses
+from kanalyze.address.grid import Condition, Grid, UnknownValueError, both
+from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.reach import reach
+from kanalyze.address.value import Value
+from kanalyze.launch import Launch
+from kanalyze.models import banks, coalescing
+from kanalyze.models.footprint import Footprint
+from kanalyze.models.warps import Counted, Lanes, Occurrences, Rule, classes, count
+from kanalyze.ptx import ir
+from kanalyze.ptx.cfg import Cfg
+
+_SHARED_ALIGNMENT = 128  # dynamic shared memory begins at a multiple of it
+
+
+def _nothing(addresses: Array, lanes: Lanes) -> Array:
+    return np.zeros(len(addresses), np.int64)
+
+
+_EXECUTED = Rule(1, _nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an access costs over the launch, or why that is not known.
+
+    ``counted.cost`` is sectors for global accesses, bank wavefronts for shared ones.
+    """
+
+    access: AccessValue
+    counted: Counted | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRuns:
+    """How often a block of the control-flow graph is executed, by warps and by threads."""
+
+    warps: int | None
+    threads: int | None
+    reason: str | None
+
+
+class Launched:
+    """A kernel with one launch of it.
+
+    Args:
+        cfg: its control-flow graph.
+        found: its accesses and solved loops.
+        variables: variables in sight, by name.
+        launch: grid, block and arguments.
+    """
+
+    def __init__(
+        self, cfg: Cfg, found: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
+    ):
+        self.cfg = cfg
+        self.found = found
+        self.launch = launch
+        self.executed = reach(cfg, found.solved)
+        self.params = {
+            (parameter.name, 0): given.value
+            for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
+            if given.value is not None
+        }
+        self.addresses = _layout(variables)
+        self._grids: dict[tuple[object, ...], tuple[Grid, tuple[Parts, ...]]] = {}
+
+    # ------------------------------------------------------------ what callers use
+
+    def cost(self, access: AccessValue) -> Cost:
+        """Count one access; only global and shared ones have a rule."""
+        rule = rule_of(access)
+        if rule is None:
+            return Cost(access, None, f"no rule for {access.instruction.opcode}")
+        try:
+            grid, trips = self._grid(access.block)
+            condition = self._condition(grid, access)
+            where = grid.value(access.address)
+            return Cost(access, count(rule, where, condition, self._shape(grid, trips)), None)
+        except UnknownValueError as error:
+            return Cost(access, None, str(error))
+        except TooLargeError:
+            return Cost(access, None, "too many different cases to evaluate")
+
+    def runs(self, block: int) -> BlockRuns:
+        """How often a block of the control-flow graph is executed."""
+        try:
+            grid, trips = self._grid(block)
+            condition = self._reached(grid, block)
+            nowhere = parts.number(0, grid.dimensions)
+            counted = count(_EXECUTED, nowhere, condition, self._shape(grid, trips))
+        except UnknownValueError as error:
+            return BlockRuns(None, None, str(error))
+        except TooLargeError:
+            return BlockRuns(None, None, "too many different cases to evaluate")
+        return BlockRuns(counted.requests, counted.threads, None)
+
+    def mark(self, access: AccessValue, footprint: Footprint) -> None:
+        """Mark the sectors that an access touches.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        grid, trips = self._grid(access.block)
+        condition = self._condition(grid, access)
+        where = grid.value(access.address)
+        for bases, offsets in classes(where, condition, self._shape(grid, trips)):
+            footprint.mark(bases, offsets)
+
+    def span(self, access: AccessValue) -> tuple[int, int]:
+        """The lowest and the highest address that the access can have, whatever its condition."""
+        grid, _ = self._grid(access.block)
+        where = grid.value(access.address)
+        return where.low, where.high
+
+    # ------------------------------------------------------------ axes and conditions
+
+    def _shape(self, grid: Grid, trips: tuple[Parts, ...]) -> Occurrences:
+        blocks, threads = math.prod(self.launch.grid), math.prod(self.launch.block)
+        return Occurrences((blocks, threads, *grid.loops.values()), trips)
+
+    def _reached(self, grid: Grid, block: int) -> Condition:
+        """The block is reached and all loops around it are entered."""
+        condition = grid.condition(self.executed[block])
+        for header in grid.loops:
+            condition = both(condition, grid.condition(self.executed[header]))
+        return condition
+
+    def _condition(self, grid: Grid, access: AccessValue) -> Condition:
+        condition = self._reached(grid, access.block)
+        if access.condition is not None:
+            condition = both(condition, grid.condition(access.condition))
+        return condition
+
+    def _grid(self, block: int) -> tuple[Grid, tuple[Parts, ...]]:
+        """The axes around a block; the greatest trip count of each loop is the axis' extent."""
+        around = sorted(
+            (loop for loop in self.cfg.loops if block in loop.body), key=lambda loop: loop.depth
+        )
+        key = (*(loop.header for loop in around), block in {loop.header for loop in around})
+        if key in self._grids:
+            return self._grids[key]
+        extents: dict[int, int] = {}
+        counts: list[Value] = []
+        for loop in around:
+            trip = self.found.solved.trips[loop.header]
+            if trip.count is None or trip.last is None:
+                raise UnknownValueError(f"the length of a loop: {trip.reason}")
+            pool = self.found.solved.registers.pool
+            runs = trip.last if trip.tests_first else trip.count
+            if trip.tests_first and block == loop.header:
+                runs = pool.make("add", runs.bits, runs, pool.const(1, runs.bits))
+            extents[loop.header] = max(0, self._over(dict(extents)).value(runs).high)
+            counts.append(runs)
+        grid = self._over(extents)
+        trips = tuple(parts.in_range(grid.value(v), v.bits, signed=True) for v in counts)
+        self._grids[key] = (grid, trips)
+        return self._grids[key]
+
+    def _over(self, loops: dict[int, int]) -> Grid:
+        return Grid(self.launch.grid, self.launch.block, self.params, self.addresses, loops)
+
+
+def rule_of(access: AccessValue) -> Rule | None:
+    """How one execution of an access by one warp is counted; None if it is not."""
+    row = access.row
+    if row.space == "global":
+        if row.kind in ("load", "store", "async_copy"):
+            return coalescing.SECTORS
+        return coalescing.TURNS if row.kind in ("atomic", "reduction") else None
+    if row.space == "shared" and row.kind in ("load", "store"):
+        base = access.instruction.base
+        if base in ("ldmatrix", "stmatrix"):
+            return banks.rule(row.kind, banks.MATRIX_ROW, row.vector)
+        if row.bytes_per_thread in (1, 2, 4, 8, 16) and base in ("ld", "st"):
+            return banks.rule(row.kind, row.bytes_per_thread)
+    return None
+
+
+def _layout(variables: Mapping[str, ir.Variable]) -> dict[str, int]:
+    """Addresses of the shared variables: in order of declaration, the dynamic one last."""
+    place = 0
+    found: dict[str, int] = {}
+    shared = [v for v in variables.values() if v.space == "shared"]
+    for variable in sorted(shared, key=lambda v: v.bytes is None):
+        align = max(variable.align or 1, _SHARED_ALIGNMENT if variable.bytes is None else 1)
+        place = -(-place // align) * align
+        found[variable.name] = place
+        place += variable.bytes or 0
+    return found

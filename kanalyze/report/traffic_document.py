@@ -1,0 +1,147 @@
+"""The estimate for one launch as data (``kanalyze traffic``): what renderers show and the JSON holds.
+
+A number that is not known is None and stands in ``unknown`` with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kanalyze.report.document import Source, Unknown
+from kanalyze.report.plain import from_plain, to_plain
+
+SCHEMA = "kanalyze.traffic/1"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCounts:
+    """One memory instruction over the launch.
+
+    ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
+    all of them. ``cost`` is sectors for global accesses and bank wavefronts for shared ones
+    (``unit`` says which), ``ideal_cost`` what the same lanes would cost if they lay contiguously and
+    aligned; ``worst`` is the greatest cost of one request.
+    """
+
+    line: int
+    opcode: str
+    space: str
+    kind: str
+    pointer: str | None
+    address: str | None
+    condition: str | None
+    bytes_per_thread: int | None
+    requests: int | None
+    threads: int | None
+    unit: str
+    cost: int | None
+    ideal_cost: int | None
+    worst: int | None
+    reason: str | None
+    loop_depth: int
+    stage: str | None
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class PointerBytes:
+    """Distinct 32-byte sectors that the launch touches through one pointer, in bytes."""
+
+    pointer: str
+    read_bytes: int | None
+    write_bytes: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compulsory:
+    """Bytes that must be moved however large the caches are."""
+
+    read_bytes: int | None
+    write_bytes: int | None
+    pointers: tuple[PointerBytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OccupancyPart:
+    """Blocks and warps that fit on an SM; see `kanalyze.occupancy`."""
+
+    blocks_per_sm: int
+    warps_per_sm: int
+    percent: float
+    limited_by: str
+    limits: Mapping[str, int | None]
+    better: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WavesPart:
+    """How the grid fills the device; see `kanalyze.waves`."""
+
+    blocks: int
+    blocks_per_wave: int
+    waves: float
+    last_wave_blocks: int
+    idle_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimePart:
+    """Bounds on the time (none is computed yet)."""
+
+    bounds_us: Mapping[str, float | None]
+    predicted_us: float | None
+    bound_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """How many memory accesses were counted, out of how many."""
+
+    accesses: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What `kanalyze.estimate` returns."""
+
+    kernel: str
+    file: str
+    device: str | None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    analysed: Analysed
+    counters: Mapping[str, int | None]
+    interval: Mapping[str, tuple[int, ...]]
+    compulsory: Compulsory
+    occupancy: OccupancyPart | None
+    waves: WavesPart | None
+    time: TimePart
+    flops: float | None
+    flops_by_unit: Mapping[str, float]
+    arithmetic_intensity: float | None
+    accesses: tuple[AccessCounts, ...]
+    assumptions: tuple[str, ...]
+    unknown: tuple[Unknown, ...]
+    schema: str = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON-ready data."""
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": plain.pop("schema"), **plain}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Traffic:
+        """The inverse of `to_dict`.
+
+        Raises:
+            TypeError: a key is missing or not known.
+            ValueError: the data has another schema.
+        """
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
+        traffic: Traffic = from_plain(Traffic, data)
+        return traffic
