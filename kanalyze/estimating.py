@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +104,7 @@ def launch_of(compiled: Compiled | None) -> Launch:
         raise UsageError(
             "no launch is known: give --launch RECORD.json, or a kernel with EXAMPLE and grid"
         )
-    params = []
+    params: list[LaunchParam] = []
     for name, kind in compiled.signature.items():
         if kind == "constexpr":
             continue
@@ -113,8 +112,7 @@ def launch_of(compiled: Compiled | None) -> Launch:
         if kind.startswith("*"):
             params.append(LaunchParam(name, kind, _SPACING * (len(params) + 1)))
         else:
-            whole = isinstance(value, int)
-            params.append(LaunchParam(name, kind, int(value) if whole else None))
+            params.append(LaunchParam(name, kind, value if isinstance(value, int) else None))
     x, y, z = (*compiled.grid, 1, 1)[:3]
     threads = 32 * int(compiled.metadata["num_warps"])
     shared = compiled.resources.shared_bytes
@@ -245,9 +243,9 @@ class _Estimate:
         shared: dict[str, list[Cost]] = {"shared_load": [], "shared_store": []}
         for cost in costs:
             row = cost.access.row
-            name = _COUNTERS.get((row.space, row.kind))
-            if name is not None:
-                groups[name].append(cost)
+            counter = _COUNTERS.get((row.space, row.kind))
+            if counter is not None:
+                groups[counter].append(cost)
             elif row.space == "shared" and row.kind in ("load", "store"):
                 shared[f"shared_{row.kind}"].append(cost)
             elif row.space == "generic":

@@ -1,4 +1,4 @@
-"""A kernel in one launch: how often each of its blocks runs, and what each access costs, exactly."""
+"""A kernel in one launch: how often its blocks run, and what each access costs, exactly."""
 
 from __future__ import annotations
 

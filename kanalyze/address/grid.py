@@ -250,18 +250,18 @@ class Grid:
             case "and" | "or" | "xor":
                 return self._bitwise(op, values, width)
             case "shl":
-                if values[1].constant is not None:
-                    amount = values[1].constant
-                    return parts.scale(values[0], 1 << amount if amount < width else 0)
+                up = values[1].constant
+                if up is not None:
+                    return parts.scale(values[0], 1 << up if up < width else 0)
             case "shru" | "shrs":
-                amount = values[1].constant
-                if amount is not None:
+                down = values[1].constant
+                if down is not None:
                     value = parts.in_range(values[0], width, signed=op == "shrs")
-                    return parts.floor_divide(value, 1 << min(amount, 62))
+                    return parts.floor_divide(value, 1 << min(down, 62))
             case "divu" | "remu" | "divs" | "rems":
-                result = self._division(op, values, width)
-                if result is not None:
-                    return result
+                divided = self._division(op, values, width)
+                if divided is not None:
+                    return divided
         return self._elementwise(op, node.bits, width, values)
 
     def _bitwise(self, op: str, values: list[Parts], width: int) -> Parts:
@@ -302,8 +302,8 @@ class Grid:
                 x, y = arrays
                 if bool((y == 0).any()):
                     raise UnknownValueError("a division by zero")
-                quotient = np.floor_divide(np.abs(x), np.abs(y)) * np.sign(x) * np.sign(y)
-                return parts.of_arrays([quotient if op.startswith("div") else x - quotient * y])
+                whole: parts.Array = np.abs(x) // np.abs(y) * np.sign(x) * np.sign(y)
+                return parts.of_arrays([whole if op.startswith("div") else x - whole * y])
             case "shl":
                 return parts.of_arrays([np.where(arrays[1] < width, arrays[0] << np.minimum(
                     arrays[1], 63), 0)])  # fmt: skip

@@ -146,7 +146,7 @@ def divide(value: Parts, divisor: int) -> tuple[Parts, Parts] | None:
     total = 0
     for part in value.parts.values():
         quotient = np.floor_divide(part, np.int64(divisor))
-        remainder = part - quotient * np.int64(divisor)
+        remainder: Array = part - quotient * np.int64(divisor)
         quotients.append(quotient)
         remainders.append(remainder)
         total += int(remainder.max())

@@ -6,9 +6,9 @@ bytes. A group takes as many wavefronts as there are distinct 4-byte words in it
 equal words are broadcast. A load of 8 or 16 bytes serves two groups at once if every lane has the
 address of its neighbour (lane xor 1), or every lane that of lane xor 2, where both take part.
 ``ldmatrix`` and ``stmatrix`` serve 8 rows of 16 bytes at a time.
-Source: Nsight Compute, ``l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st}.sum``; measured on an
-H200 with 1,048 patterns of lanes (``tests/data/patterns_h200.csv.gz``), equal in all of them.
-Limits: under load the counters add arbitration between warps, which is no property of the access.
+Source: Nsight Compute, ``l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st}.sum``; measured on
+an H200 with 1,048 patterns of lanes (``tests/data/patterns_h200.csv.gz``), equal in all of them.
+Limits: under load the counters add arbitration between warps, no property of the access.
 """
 
 from __future__ import annotations

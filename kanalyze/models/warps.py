@@ -334,7 +334,7 @@ class _Tally:
 
     def add(self, addresses: Array, active: Lanes, weights: Array) -> None:
         """Count rows of (rows, threads), each ``weights`` times."""
-        rows, threads = addresses.shape
+        threads = addresses.shape[1]
         missing = -threads % WARP
         if missing:
             addresses = np.pad(addresses, ((0, 0), (0, missing)))

@@ -1,4 +1,4 @@
-"""The estimate for one launch as data (``kanalyze traffic``): what renderers show and the JSON holds.
+"""The estimate for one launch as data: what `kanalyze traffic` shows and its JSON holds.
 
 A number that is not known is None and stands in ``unknown`` with its reason.
 """
@@ -21,8 +21,8 @@ class AccessCounts:
 
     ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
     all of them. ``cost`` is sectors for global accesses and bank wavefronts for shared ones
-    (``unit`` says which), ``ideal_cost`` what the same lanes would cost if they lay contiguously and
-    aligned; ``worst`` is the greatest cost of one request.
+    (``unit`` says which), ``ideal_cost`` what the same lanes would cost if they lay contiguously
+    and aligned; ``worst`` is the greatest cost of one request.
     """
 
     line: int
