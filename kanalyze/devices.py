@@ -42,7 +42,8 @@ class Capability:
     Registers are 32-bit. ``register_unit`` is the granule in which a warp gets registers;
     ``shared_carveouts_bytes`` are the sizes of shared memory that an SM can be set to;
     ``shared_reserved_bytes`` is what the driver takes of it for every block; ``barriers_per_sm``
-    are the hardware barriers that resident blocks share.
+    are the hardware barriers that resident blocks share; ``fp32_lanes_per_sm`` the single-precision
+    FMAs that an SM starts each clock; ``l1_shared_bytes_per_sm`` L1 and shared memory together.
     """
 
     name: str
@@ -59,6 +60,8 @@ class Capability:
     shared_per_block_bytes: int
     shared_reserved_bytes: int
     barriers_per_sm: int
+    fp32_lanes_per_sm: int | None
+    l1_shared_bytes_per_sm: int | None
     facts: Mapping[str, Fact]
 
     @property
@@ -71,8 +74,9 @@ class Capability:
 class Device:
     """One GPU; a number that has no source is None (`why_unknown` says why).
 
-    ``clock_max_mhz``: the highest SM clock. ``dram_gb_per_s``: by bus width and data rate, or the
-    data sheet; ``dram_measured_gb_per_s``: reached by a benchmark (10^9 B/s both).
+    ``clock_max_mhz``: the highest SM clock. ``dram_nominal_gb``: as sold. ``dram_gb_per_s``: by bus
+    width and data rate, or the data sheet; ``dram_measured_gb_per_s``: reached by a benchmark
+    (10^9 B/s both).
     ``l2_partitions``: parts of L2 that keep copies of each other's lines. ``l2_full_hit_bytes``: up
     to which size re-read data was measured to stay in L2. Peak rates (10^12 operations a second,
     FMA = 2) are dense ones; tensor cores with fp32 (int8: int32) accumulation.
@@ -88,7 +92,7 @@ class Device:
     l2_partitions: int | None
     l2_full_hit_bytes: int | None
     l2_measured_gb_per_s: float | None
-    dram_bytes: int | None
+    dram_nominal_gb: float | None
     dram_gb_per_s: float | None
     dram_measured_gb_per_s: float | None
     fp32_tflops: float | None
@@ -112,6 +116,7 @@ DEVICE_FACTS = tuple(f.name for f in fields(Device) if f.name not in _NOT_FACTS)
 """The names of a device's numbers, in order."""
 CAPABILITY_FACTS = tuple(f.name for f in fields(Capability) if f.name not in _NOT_FACTS)
 """The names of a compute capability's numbers, in order."""
+_OPTIONAL = {"fp32_lanes_per_sm", "l1_shared_bytes_per_sm"}
 
 
 @cache
@@ -142,7 +147,8 @@ def capabilities() -> Mapping[str, Capability]:
     found = {}
     for name, section in _toml()["capability"].items():
         facts = _facts(section, CAPABILITY_FACTS, name)
-        values = {key: facts[key].value for key in CAPABILITY_FACTS}
+        values: dict[str, Any] = dict.fromkeys(_OPTIONAL)
+        values |= {k: facts[k].value for k in CAPABILITY_FACTS if k not in _OPTIONAL or k in facts}
         found[name] = Capability(name=name, facts=MappingProxyType(facts), **values)
     return MappingProxyType(found)
 
@@ -167,6 +173,63 @@ def devices() -> Mapping[str, Device]:
             **values,
         )
     return MappingProxyType(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A number of a lecture's table, [low, high], beside ours: ``value`` (None: unknown, ``how``).
+
+    ``differs``: ours is more than 5 % outside of the lecture's range; 10 % where theirs is rounded
+    to one digit.
+    """
+
+    quantity: str
+    device: str
+    low: float
+    high: float
+    value: float | None
+    how: str
+    differs: bool
+
+
+def lecture() -> tuple[str, tuple[Compared, ...]]:
+    """The title of the lecture whose table of accelerators is compared with, and its numbers."""
+    table = _toml()["lecture"]
+    found = []
+    for quantity, cells in table["rows"].items():
+        for name, (low, high) in zip(table["devices"], cells, strict=True):
+            value, how = _reckoned(quantity, devices()[name])
+            slack = 0.1 if high < 10 else 0.05
+            differs = value is not None and not low * (1 - slack) <= value <= high * (1 + slack)
+            found.append(Compared(quantity, name, low, high, value, how, differs))
+    return table["title"], tuple(found)
+
+
+def _reckoned(quantity: str, found: Device) -> tuple[float | None, str]:
+    """Our number in the lecture's unit, and how it comes about."""
+    cap, sms, clock = found.capability, found.sms or 0, (found.clock_max_mhz or 0) / 1e6
+    ways: dict[str, tuple[float | None, float, str]] = {
+        "sms": (found.sms, 1, ""),
+        "registers_kib_per_sm": (cap.registers_per_sm, 4 / 1024, "4 B a register"),
+        "l1_shared_kib_per_sm": (cap.l1_shared_bytes_per_sm, 1 / 1024, ""),
+        "l2_mib": (found.l2_bytes, 2**-20, ""),
+        "dram_nominal_gb": (found.dram_nominal_gb, 1, ""),
+        "registers_tb_per_s": (
+            cap.fp32_lanes_per_sm,
+            3 * 4 * sms * clock,
+            "reckoned: 3 operands x 4 B x FP32 lanes x SMs x highest clock",
+        ),
+        "l1_shared_tb_per_s": (
+            32 * 4,
+            sms * clock,
+            "reckoned: 32 banks x 4 B x SMs x highest clock",
+        ),
+        "l2_tb_per_s": (found.l2_measured_gb_per_s, 1e-3, "measured"),
+        "dram_tb_per_s": (found.dram_gb_per_s, 1e-3, ""),
+    }
+    value, factor, how = ways[quantity]
+    known = value is not None and factor > 0
+    return (value * factor, how) if known and value is not None else (None, NO_SOURCE)
 
 
 def capability(name: str) -> Capability:

@@ -19,6 +19,9 @@ COMMANDS = {
     "ttir": "The TTIR of a Triton kernel, beside its source.",
     "decode": "What the kernels in profilers' output are, and where the time went.",
     "compile": "Write every stage of a Triton kernel; needs no GPU.",
+    "occupancy": "Blocks and warps that an SM holds, what limits them, and the next cliff.",
+    "waves": "Waves of a launch: how its blocks fill the SMs, and what stays idle.",
+    "device": "The GPUs known: their numbers, with units, sources and grades.",
     "list": "The bundled kernels.",
     "cache": "Where the cache is, and its size.",
 }

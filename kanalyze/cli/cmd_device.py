@@ -1,0 +1,241 @@
+"""``kanalyze device``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.cli import options, output
+
+if TYPE_CHECKING:
+    from kanalyze.devices import Capability, Compared, Device, Fact
+    from kanalyze.report.layout import Page
+
+UNITS = {
+    "_gb_per_s": "GB/s",
+    "_tb_per_s": "TB/s",
+    "_kib_per_sm": "KiB",
+    "_tflops": "TFLOP/s",
+    "_bytes": "B",
+    "_bytes_per_sm": "B",
+    "_mhz": "MHz",
+    "_tops": "TOP/s",
+    "_mib": "MiB",
+    "_gb": "GB",
+}
+"""Endings of keys, and the unit that they stand for."""
+
+
+@click.command("device")
+@click.argument("name", nargs=-1, metavar="[NAME]")
+@click.option(
+    "--lecture",
+    "compare",
+    is_flag=True,
+    help="The table of accelerators of a public lecture, with where our numbers differ.",
+)
+@options.output_options
+@options.file_option
+def command(
+    name: tuple[str, ...], compare: bool, format_: str, color: str, file: str | None
+) -> None:
+    """The GPUs known: their numbers, with units, sources and grades.
+
+    Without NAME the table of all GPUs; with it all that is known of one, what is unknown and why,
+    and the limits of its compute capability. Grades: A printed by the device or stated by its
+    vendor's header, B vendor documentation, C another's table, D inferred.
+
+    \b
+    Examples:
+      kanalyze device
+      kanalyze device H200
+    """
+    from kanalyze import devices
+    from kanalyze.errors import UsageError
+    from kanalyze.report.as_json import dumps
+    from kanalyze.report.layout import Page
+
+    if name and compare:
+        raise UsageError("give NAME or --lecture, not both")
+    to_file = file not in (None, "-")
+    page = Page(output.width_for(None, to_file))
+    found: list[devices.Device] = []
+    lecture = None
+    if compare:
+        title, rows = devices.lecture()
+        lecture = {"title": title, "rows": [asdict(row) for row in rows]}
+        _show_lecture(page, title, rows)
+    elif name:
+        found = [devices.device(" ".join(name))]
+        _show_device(page, found[0], devices.sources())
+    else:
+        found = list(devices.devices().values())
+        _show_table(page, found)
+    if format_ == "json":
+        plain = [_plain(device) for device in found]
+        data = {
+            "schema": "kanalyze.device/1",
+            "devices": plain,
+            "lecture": lecture,
+            "sources": dict(devices.sources()),
+            "unknown": [
+                {"field": f"{one['name']}: {entry['field']}", "reason": entry["reason"]}
+                for one in plain
+                for entry in one["unknown"]
+            ],
+        }
+        output.deliver(dumps(data), file)
+        return
+    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    return {"value": value, "source": fact.source, "grade": fact.grade, "note": fact.note}
+
+
+def _plain(found: Device) -> dict[str, Any]:
+    from kanalyze.devices import DEVICE_FACTS
+
+    unknown = [
+        {"field": key, "reason": found.why_unknown(key)}
+        for key in DEVICE_FACTS
+        if key not in found.facts
+    ]
+    return {
+        "name": found.name,
+        "aliases": list(found.aliases),
+        "architecture": found.capability.name,
+        "facts": {k: _fact(found.facts[k]) if k in found.facts else None for k in DEVICE_FACTS},
+        "capability": {k: _fact(f) for k, f in found.capability.facts.items()},
+        "unknown": unknown,
+    }
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_number(v) for v in value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _label(key: str) -> tuple[str, str]:
+    """A key in words, and its unit."""
+    for ending in sorted(UNITS, key=len, reverse=True):
+        if key.endswith(ending):
+            rest = " per SM" if ending.endswith("_per_sm") else ""
+            return key.removesuffix(ending).replace("_", " ") + rest, UNITS[ending]
+    return re.sub(r"\bsms?\b", lambda m: m[0].replace("sm", "SM"), key.replace("_", " ")), ""
+
+
+_COLUMNS = (
+    ("SMs", 4, "sms", 1.0),
+    ("MHz", 5, "clock_max_mhz", 1.0),
+    ("L2 MiB", 7, "l2_bytes", 2.0**-20),
+    ("parts", 6, "l2_partitions", 1.0),
+    ("GB", 5, "dram_nominal_gb", 1.0),
+    ("GB/s", 7, "dram_gb_per_s", 1.0),
+    ("FP32", 7, "fp32_tflops", 1.0),
+    ("FP16 TC", 8, "fp16_tensor_tflops", 1.0),
+)
+
+
+def _show_table(page: Page, found: list[Device]) -> None:
+    head = "".join(f"{title:>{width + 1}}" for title, width, _, _ in _COLUMNS)
+    page.line((f"{'device':<30}{'arch':<7}{head}", "label"))
+    for device in found:
+        cells = [(f"{device.name:<30}", "title"), (f"{device.capability.name:<7}", "")]
+        for _, width, key, factor in _COLUMNS:
+            value = getattr(device, key)
+            text = "?" if value is None else f"{value * factor:.6g}"
+            cells.append((f"{text:>{width + 1}}", "dim" if value is None else ""))
+        page.line(*cells)
+    page.blank()
+    page.line(
+        (
+            "FP32 and FP16 on tensor cores (TC): peak TFLOP/s, dense. ? is unknown; 'kanalyze ",
+            "dim",
+        ),
+        ("device NAME' says why, and where each number comes from.", "dim"),
+    )
+
+
+def _show_facts(page: Page, facts: Mapping[str, Fact]) -> None:
+    for key, fact in facts.items():
+        words, unit = _label(key)
+        page.line(
+            (f"  {words:<26}", "label"),
+            (f"{_number(fact.value)} {unit}".rstrip(), ""),
+            (f"  [{fact.grade}] {fact.source}{': ' + fact.note if fact.note else ''}", "dim"),
+            hang=28,
+        )
+
+
+def _show_device(page: Page, found: Device, sources: Mapping[str, str]) -> None:
+    from kanalyze.devices import DEVICE_FACTS
+
+    page.line((found.name, "title"), (f" ({found.capability.name})", ""))
+    _show_facts(page, {k: found.facts[k] for k in DEVICE_FACTS if k in found.facts})
+    page.blank()
+    page.line((f"{found.capability.name}, limits", "title"))
+    _show_facts(page, found.capability.facts)
+    missing = [key for key in DEVICE_FACTS if key not in found.facts]
+    if missing:
+        page.blank()
+        page.line(("unknown", "title"))
+        for key in missing:
+            reason = found.why_unknown(key) or ""
+            page.line((f"  {_label(key)[0]:<26}", "label"), (reason, ""), hang=28)
+    page.blank()
+    page.line(("sources", "title"))
+    _show_sources(page, found, found.capability, sources)
+
+
+def _show_sources(
+    page: Page, found: Device, capability: Capability, sources: Mapping[str, str]
+) -> None:
+    used = {f.source for f in (*found.facts.values(), *capability.facts.values())}
+    for short in sorted(used, key=str.lower):
+        page.line((f"  {short:<26}", "label"), (sources[short], ""), hang=28)
+
+
+def _range(row: Compared) -> str:
+    low, high = f"{row.low:.6g}", f"{row.high:.6g}"
+    return low if low == high else f"{low}-{high}"
+
+
+def _show_lecture(page: Page, title: str, rows: tuple[Compared, ...]) -> None:
+    names = list(dict.fromkeys(row.device for row in rows))
+    page.line((title, "title"), (": their number, ours in brackets where it differs", "dim"))
+    page.line(
+        ("".join([f"  {'':<28}", *(f"{n.removeprefix('NVIDIA '):<20}" for n in names)]), "label")
+    )
+    for quantity in dict.fromkeys(row.quantity for row in rows):
+        words, unit = _label(quantity)
+        cells = [(f"  {words + (', ' + unit if unit else ''):<28}", "label")]
+        for row in rows:
+            if row.quantity != quantity:
+                continue
+            text = _range(row)
+            if row.differs:
+                text += f" [{row.value:.4g}]"
+            elif row.value is None:
+                text += " [unknown]"
+            cells.append((f"{text:<20}", "warn" if row.differs else ""))
+        page.line(*cells)
+    page.blank()
+    page.line(("differences", "title"))
+    for row in rows:
+        if row.differs:
+            words, unit = _label(row.quantity)
+            how = f" ({row.how})" if row.how else ""
+            page.line(
+                (f"  {row.device}, {words}: ", ""),
+                (f"{_range(row)} {unit}".rstrip(), ""),
+                (f" there, {row.value:.4g} here{how}", ""),
+                hang=4,
+            )
