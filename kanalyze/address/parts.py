@@ -145,7 +145,7 @@ def divide(value: Parts, divisor: int) -> tuple[Parts, Parts] | None:
     remainders: list[Array] = []
     total = 0
     for part in value.parts.values():
-        quotient = np.floor_divide(part, np.int64(divisor))
+        quotient: Array = np.floor_divide(part, np.int64(divisor))
         remainder: Array = part - quotient * np.int64(divisor)
         quotients.append(quotient)
         remainders.append(remainder)
