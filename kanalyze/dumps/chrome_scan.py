@@ -37,7 +37,8 @@ class Scanner(Generic[T]):
 
     Args:
         source: the bytes.
-        many: decodes a JSON list of events; raises `msgspec.DecodeError`.
+        many: decodes a JSON list of events; raises `msgspec.DecodeError`
+            or RecursionError.
         one: decodes a single event as well as it can; None where it is no JSON object.
     """
 
@@ -175,7 +176,7 @@ class Scanner(Generic[T]):
                     return None
             try:
                 batch = self._many(b"[" + buffer[: place + 1] + b"]")
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 end = place + 1
                 continue
             except UnicodeDecodeError:
@@ -254,7 +255,7 @@ class Scanner(Generic[T]):
         if not rest and plain_list:
             return  # the format allows a list that is not closed
         if rest:
-            found = rest[:40].decode("utf-8", "replace")
+            found = " ".join(rest[:60].decode("utf-8", "replace").split())[:40]
             self._note_cut(
                 self._offset + len(self._buffer), f"the JSON is cut inside the event '{found}…'"
             )

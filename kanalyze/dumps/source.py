@@ -18,7 +18,7 @@ PIECE = 1 << 16
 LINE_LIMIT = 16 << 20
 """Bytes of the longest line that is read; longer ones are left out and reported."""
 BOMB_BYTES = 1 << 28
-BOMB_RATIO = 300
+BOMB_RATIO = 200
 """Unpacked data of more than `BOMB_BYTES` may be at most this many times as large as packed.
 
 Real traces shrink 5 to 60 times; DEFLATE's limit is 1032."""
@@ -51,13 +51,11 @@ class Source:
         name: as shown in messages.
         stream: where the bytes come from.
         path: the file, where it can be opened again to count lines; None for a pipe.
-        bomb: bytes that may be unpacked before the ratio is looked at.
     """
 
     name: str
     stream: IO[bytes]
     path: Path | None = None
-    bomb: int = BOMB_BYTES
     trouble: Trouble = field(default_factory=Trouble)
     packed_read: int = 0
     packed: bool = False
@@ -132,7 +130,7 @@ class Source:
         if self.path is None:
             return self._newlines + 1
         line, left = 1, offset
-        with open_source(self.path, self.name, self.bomb) as again:
+        with open_source(self.path, self.name) as again:
             for piece in again.pieces():
                 if left <= len(piece):
                     return line + piece.count(b"\n", 0, left)
@@ -209,7 +207,7 @@ class Source:
             produced += len(piece)
             if piece:
                 yield piece
-            if produced > self.bomb and produced > BOMB_RATIO * self.packed_read:
+            if produced > BOMB_BYTES and produced > BOMB_RATIO * self.packed_read:
                 self.trouble.add(
                     0,
                     f"stopped after {produced >> 20} MiB: gzip data that unpacks to more than "
@@ -254,7 +252,7 @@ class Source:
         yield decoder.decode(b"", True).encode("utf-8", "replace")
 
 
-def open_source(path: Path, name: str | None = None, bomb: int = BOMB_BYTES) -> Source:
+def open_source(path: Path, name: str | None = None) -> Source:
     """Open a file.
 
     Raises:
@@ -264,7 +262,7 @@ def open_source(path: Path, name: str | None = None, bomb: int = BOMB_BYTES) -> 
     try:
         if path.is_dir():
             raise InputError("is a folder, expected a profiler dump", file=shown)
-        return Source(shown, path.open("rb"), path if path.is_file() else None, bomb)
+        return Source(shown, path.open("rb"), path if path.is_file() else None)
     except OSError as error:
         raise InputError(error.strerror or str(error), file=shown) from None
 

@@ -62,7 +62,7 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
         return
     lines.next()
     spans = spans_of(rule)
-    columns = _columns([c.lower() for c in sliced(header, spans)])
+    columns = _columns([c.lower() for c in _cells(header, spans)])
     if columns is None:
         lines.trouble("found a table without a column of GPU times ('Self CUDA'), expected one")
         return
@@ -74,7 +74,7 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
             break
         if not line.strip() or len(rows) >= _MOST_ROWS:
             break
-        row = _row(sliced(line, spans), columns)
+        row = _row(_cells(line, spans), columns)
         if row is not None:
             rows.append(row)
     on_cpu = {row.name for row in rows if row.on_cpu}
@@ -89,6 +89,13 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
             "expected rows of kernels",
             start,
         )
+
+
+def _cells(line: str, spans: list[tuple[int, int]]) -> list[str]:
+    """The cells of a line: what is wider than its column moves the rest of the line, so the
+    columns under the rule count only where blanks do not separate the cells."""
+    cells = re.split(r"\s{2,}", line.strip())
+    return cells if len(cells) == len(spans) else sliced(line, spans)
 
 
 def _is_kernel(name: str, on_cpu: set[str]) -> bool:
