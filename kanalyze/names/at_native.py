@@ -1,4 +1,4 @@
-"""PyTorch's own kernels: ``at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, …>``.
+"""PyTorch's own kernels: ``at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>``.
 
 The template parameters are those of ATen/native/cuda/{CUDALoops,Reduce,ScatterGatherKernel,…}.cuh.
 The operation is in the functor, which is often a lambda inside ``xxx_kernel_cuda``.
@@ -149,7 +149,9 @@ def _functor(r: Reading, key: str, arg: Arg) -> None:
 def _named_index(name: Qualified) -> int | None:
     for index in range(len(name.path) - 1, -1, -1):
         text = name.path[index].text
-        if text not in ("lambda", ANONYMOUS) and not text.startswith("operator"):
+        if text == ANONYMOUS:
+            return None
+        if text != "lambda" and not text.startswith("operator"):
             return index
     return None
 

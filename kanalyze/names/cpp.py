@@ -31,7 +31,7 @@ _STEP = re.compile(
 )
 _VALUE = re.compile(
     r"\s*(?:\((?P<type>[\w: ]+(?:<[^<>]*>)?)\)|(?P<eq>[\w ]+)=)?\s*"
-    r"(?P<value>-?\d+)(?:[uU]?[lL]{0,2}|[lL]{0,2}[uU]?)\s*$"
+    r"(?P<value>-?\d{1,20})(?:[uU]?[lL]{0,2}|[lL]{0,2}[uU]?)\s*$"
 )
 _CLOSE = {")": "(", "]": "[", "}": "{"}
 
@@ -221,9 +221,18 @@ def read(source: Source, start: int = 0, end: int | None = None) -> Qualified | 
                 return None
         elif match.group() in "*&":
             continue
+        elif match.group() == ":" and source.cut and at >= source.end:
+            joined = True
         else:
             return None
-    return Qualified(source, tuple(path), at) if path else None
+    if not path:
+        return None
+    if source.cut and at >= source.end:
+        if text[-1:].isspace() or path[0].text == "std":
+            return None  # a return type, so far
+        if joined:
+            path.append(Comp("", at, at, -1, -1, False))  # the next component is behind the cut
+    return Qualified(source, tuple(path), at)
 
 
 _CONST = re.compile(r"\s*(?:const)?\s*")

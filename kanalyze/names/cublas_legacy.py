@@ -1,4 +1,4 @@
-"""cuBLAS's own products: ``ampere_fp16_s16816gemm_fp16_64x64_sliced1x2_ldg8_f2f_stages_64x6_tn``."""
+"""cuBLAS's own products: ``ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_stages_64x6_tn``."""
 
 from __future__ import annotations
 

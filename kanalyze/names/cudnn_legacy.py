@@ -11,8 +11,9 @@ _OPS = {"fprop": "conv_fprop", "dgrad": "conv_dgrad", "wgrad": "conv_wgrad"}
 def transform(r: Reading) -> None:
     """Note what the tokens of ``cudnn_legacy.lark`` state."""
     r.named("observed")
-    if len(list(r.all("LDG"))) > 1:
-        r.fields = [field for field in r.fields if field.key != "ldg"]
+    loads = list(r.all("LDG_DIGITS"))
+    if len(loads) == 1 and not r.cut:
+        r.add("ldg", int(loads[0].text), loads[0], "inferred")
     product(r, "cudnn")
     word = next((token for token in r.tokens if token.text == "cudnn"), None)
     kind = r.one("CONV_KIND")

@@ -1,4 +1,4 @@
-"""cuDNN's own C++ templates: ``cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, …>``."""
+"""cuDNN's own C++ templates: ``cudnn::ops::nchwToNhwcKernel<float, float, float, …>``."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ def _kind(r: Reading) -> None:
     planar = r.one("PLANAR")
     if kind and not planar:
         r.add("op", OPS.get(kind.text, kind.text), kind, "generator")
-    if dims := r.one("DIMS"):
-        r.fields = [field for field in r.fields if field.key != "dims"]
+    if dims := r.one("DIM_DIGIT"):
         r.add("dims", int(dims.text), dims, "generator")
     if kind and kind.text == "spgemm":
         r.add("sparse", True, kind, "generator")

@@ -1,4 +1,4 @@
-"""CUTLASS 3.x/4.x: ``cutlass3x_sm90_tensorop_gemm_f16_f16_f32_f16_f16_128x128x64_2x1x1_0_tnn_align8``.
+"""CUTLASS 3.x/4.x: ``cutlass3x_sm90_tensorop_gemm_f16_f16_f32_f16_f16_128x128x64_…``.
 
 The five types are A, B, accumulator, C, D (cutlass_library gemm_operation.py). On sm100 and sm103
 the tile's M and N are the matrix instruction's, which with ``_2sm`` spans two blocks.

@@ -20,8 +20,6 @@ _DEEPEST = 4
 def transform(r: Reading) -> None:
     """Note the function and, for CUTLASS 3.x types, tile, cluster, stages and types."""
     r.function()
-    if root := r.one("ROOT"):
-        r.add("library", "cutlass", root)
     name: Qualified | None = r.name
     for _ in range(_DEEPEST):
         args = name.args() if name else []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kanalyze.names.cpp import Qualified, Source, read
 from kanalyze.names.families import Family, candidates, fallback
-from kanalyze.names.grammar import parse
+from kanalyze.names.grammar import Parsed, parse
 from kanalyze.names.keys import KEYS
 from kanalyze.names.mangling import demangle
 from kanalyze.names.name import Field, KernelName, Span, Value
@@ -67,6 +67,9 @@ def _decode_text(
 ) -> KernelName:
     source = Source(prepared.text, prepared.cut)
     whole = read(source)
+    if len(name) in _CUT_LENGTHS and not source.cut and whole and _breaks_off(whole):
+        source = Source(prepared.text, True)
+        whole = read(source)
     found = _accepted(source, whole, source.cut)
     cut = source.cut
     if found is None and not cut and len(prepared.text) >= _SHORTEST_CUT:
@@ -78,6 +81,11 @@ def _decode_text(
     if not cut and demangled is None and len(name) in _CUT_LENGTHS:
         _drop_number_at_end(reading)
     return _finish(name, demangled, prepared, family.name, cut, reading)
+
+
+def _breaks_off(name: Qualified) -> bool:
+    """Whether a declaration with a return type ends in a name: parameters always follow one."""
+    return name.path[0].start > 0 and name.last.args < 0 and name.last.params < 0
 
 
 class _Subject(NamedTuple):
@@ -103,10 +111,10 @@ def _accepted(source: Source, whole: Qualified | None, cut: bool) -> tuple[Famil
 
 
 def _read(family: Family, source: Source, subject: _Subject) -> Reading | None:
-    tokens = parse(family.grammar, subject.text, subject.cut)
-    if tokens is None or (subject.cut and len(tokens) < _FEWEST_TOKENS):
+    parsed = parse(family.grammar, subject.text, subject.cut)
+    if parsed is None or (subject.cut and len(parsed.tokens) < _FEWEST_TOKENS):
         return None
-    reading = Reading(source.text, tokens, subject.base, subject.cut, subject.name)
+    reading = Reading(source.text, parsed, subject.base, subject.cut, subject.name)
     try:
         family.transformer()(reading)
     except Reject:
@@ -153,7 +161,7 @@ def _fallback(
     whole: Qualified | None = None,
 ) -> KernelName:
     source = source or Source(prepared.text, cut)
-    reading = Reading(source.text, [], 0, cut, whole or Qualified(source, (), 0))
+    reading = Reading(source.text, Parsed([], None), 0, cut, whole or Qualified(source, (), 0))
     which = "mangled" if demangled is None and family == "mangled" else "other"
     fallback(which).transformer()(reading)
     return _finish(name, demangled, prepared, family, cut, reading)

@@ -14,7 +14,7 @@ _TRAITS = {
     "Flash_fwd_kernel_traits": ("head_dim", "block_m", "block_n", "num_warps"),
     "Flash_bwd_kernel_traits": ("head_dim", "block_m", "block_n", "num_warps"),
 }
-# Kernels whose bools after the traits begin with dropout and causal; with causal; others say neither.
+# Kernels whose bools after the traits begin with dropout and causal; or with causal.
 _DROPOUT_FIRST = frozenset(
     {
         "flash_fwd_kernel",
@@ -58,7 +58,7 @@ def _version2(r: Reading, name: Qualified) -> None:
         if traits is None or traits.last.text not in _TRAITS:
             continue
         comp = traits.last
-        # FlashAttention 2 is compiled for sm80 and newer (csrc/flash_attn/src/flash_fwd_launch_template.h).
+        # Version 2 is written for sm80 (csrc/flash_attn/src/flash_fwd_launch_template.h).
         r.add_span("arch", "sm80", comp.start, comp.end)
         r.add_span("arch_name", "ampere", comp.start, comp.end)
         inner = traits.args()

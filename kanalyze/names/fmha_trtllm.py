@@ -1,4 +1,4 @@
-"""trtllm-gen attention: ``fmhaSm100fKernel_QkvE4m3OBfloat16H128PagedKvCausalP32VarSeqQ128Kv128…``."""
+"""trtllm-gen attention: ``fmhaSm100fKernel_QkvE4m3OBfloat16H128PagedKvCausalP32…``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _CAUSAL = {"Causal": True, "SlidingOrChunkedCausal": True, "Dense": False}
 
 def transform(r: Reading) -> None:
     """Note what the tokens of ``fmha_trtllm.lark`` state."""
-    r.fields.clear()
     for token in r.tokens:
         if token.name in ("HEAD_DIM", "HEAD_DIM_V", "PAGE_SIZE", "BLOCK_M", "BLOCK_N"):
             r.add(token.name.lower(), int(token.text), token, "documented")

@@ -16,7 +16,6 @@ _TYPES = {
 def transform(r: Reading) -> None:
     """Note what the tokens of ``fmha_v2.lark`` state."""
     r.named("generator")
-    r.fields = [field for field in r.fields if field.key != "mask"]
     if fmha := r.one("FMHA"):
         r.add("op", "attention", fmha, "generator")
     if dtype := r.one("DTYPE_WORD"):
@@ -27,7 +26,7 @@ def transform(r: Reading) -> None:
         r.add("head_dim_v", int(head.text), head, "generator")
     if acc := r.one("ACC_WORD"):
         r.add("dtype_acc", "f32", acc, "generator")
-    if mask := r.one("MASK"):
+    if mask := r.one("MASK_WORD"):
         r.add("mask", mask.text, mask, "generator")
         if mask.text == "causal":
             r.add("causal", True, mask, "generator")

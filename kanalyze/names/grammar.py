@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kanalyze._bundled import folder
@@ -30,11 +31,24 @@ class Token:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a grammar read: the tokens, and the one that the cut runs through (or touches)."""
+
+    tokens: list[Token]
+    partial: Token | None
+
+
+def _bundled(grammar: str) -> Path:
+    return folder("grammars") / "names" / f"{grammar}.lark"
+
+
 @cache
 def _parser(grammar: str) -> Lark:
     from lark import Lark
 
-    text = (folder("grammars") / "names" / f"{grammar}.lark").read_text(encoding="utf-8")
+    path = Path(grammar) if grammar.endswith(".lark") else _bundled(grammar)
+    text = path.read_text(encoding="utf-8")
     return Lark(text, parser="lalr", lexer="contextual", keep_all_tokens=True)
 
 
@@ -42,11 +56,11 @@ LIMIT = 4096
 """Longest text that a grammar reads (the longest names that libraries write are below 2,000)."""
 
 
-def parse(grammar: str, text: str, cut: bool) -> list[Token] | None:
+def parse(grammar: str, text: str, cut: bool) -> Parsed | None:
     """Return the tokens of ``text``, or None when the grammar does not accept it.
 
     A ``cut`` text is accepted when the grammar accepts a text that begins with it, up to the word
-    that the cut runs through. The token that touches the cut is left out: it may go on.
+    that the cut runs through. The token that touches the cut is not trusted: it may go on.
     """
     from lark.exceptions import UnexpectedInput
 
@@ -65,10 +79,11 @@ def parse(grammar: str, text: str, cut: bool) -> list[Token] | None:
     except UnexpectedInput:
         if not cut or not _inside_last_word(text, at):
             return None
+    partial = None
     if cut:
         while tokens and tokens[-1].end >= len(text):
-            tokens.pop()
-    return tokens
+            partial = tokens.pop()
+    return Parsed(tokens, partial)
 
 
 def _inside_last_word(text: str, at: int) -> bool:

@@ -13,11 +13,10 @@ def transform(r: Reading) -> None:
         r.add("kind", "memcpy", copy)
     if fill:
         r.add("kind", "memset", fill)
-    if direction := r.one("COPY"):
-        r.fields = [field for field in r.fields if field.key != "copy"]
+    if direction := r.one("DIRECTION_WORD"):
         r.add("copy", direction.text, direction)
     elif (rocm := r.one("ROCM_COPY")) is not None:
         start = r.base + rocm.start + len("Copy")
         r.add_span("copy", r.text[start : r.base + rocm.end], start, r.base + rocm.end)
-    if memory := r.one("MEMORY"):
+    if memory := r.one("MEMORY_TEXT"):
         r.add("memory", memory.text, memory)

@@ -42,10 +42,6 @@ def transform(r: Reading) -> None:
         ("PROTO", "proto_in_name"),
     ):
         if token := r.one(name):
-            if key != "collective":
-                r.add(key, token.text, token, "generator")
-            else:
-                r.fields = [field for field in r.fields if field.key != key]
-                r.add(key, token.text, token, "generator")
+            r.add(key, token.text, token, "generator")
     if dtype := r.one("NCCL_TYPE"):
         r.add("dtype", _TYPES.get(dtype.text, dtype.text), dtype, "generator")

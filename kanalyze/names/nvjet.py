@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.names.reading import Reading
+from kanalyze.names.reading import Reading, Reject
 
 # nvMatmulHeuristics.h (supported precisions); CUTLASS cutlass_library/heuristics_provider.py.
 _LETTERS = {
@@ -24,6 +24,9 @@ _ORDERS = {
 
 def transform(r: Reading) -> None:
     """Note what the tokens of ``nvjet.lark`` state."""
+    layout = r.one("LAYOUT")
+    if layout and (len(layout.text) == 4) != r.has("WARP_M"):
+        raise Reject  # sm120's form has four letters, the other one three
     r.named("documented", hv="observed", coop="observed", tma="observed", layout="inferred")
     if nvjet := r.one("NVJET"):
         r.add("op", "gemm", nvjet, "documented")

@@ -8,5 +8,8 @@ from kanalyze.names.reading import Reading
 
 def transform(r: Reading) -> None:
     """Note the function's name."""
-    if r.name.path and r.name.last.text not in (ANONYMOUS, "lambda"):
+    if not r.name.path or r.name.last.text in (ANONYMOUS, "lambda"):
+        return
+    # What is cut behind a return type may be a namespace as well as the function.
+    if r.name.last.complete or (len(r.name.path) == 1 and r.name.last.start == 0):
         r.function(basis="inferred")

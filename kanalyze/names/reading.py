@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kanalyze.names.cpp import Arg, Comp, Qualified, number, truth
-from kanalyze.names.grammar import UNKNOWN, Token
+from kanalyze.names.grammar import UNKNOWN, Parsed, Token
 from kanalyze.names.keys import KEYS
 from kanalyze.names.name import Basis, Field, Span, Value
 from kanalyze.names.words import arch_name, cpp_dtype
@@ -19,26 +19,29 @@ class Reading:
     """One name on its way through one family.
 
     Attributes:
+        text: the whole text.
         tokens: what the family's grammar read, in order.
+        partial: the token that the cut runs through, if any.
         base: place of the grammar's text in the whole text.
         cut: the grammar's text was cut at its end.
         name: the C++ name, for families of C++ templates.
     """
 
-    __slots__ = ("base", "cut", "fields", "name", "text", "tokens", "unknown")
+    __slots__ = ("base", "cut", "fields", "name", "partial", "text", "tokens", "unknown")
 
-    def __init__(
-        self, text: str, tokens: list[Token], base: int, cut: bool, name: Qualified
-    ) -> None:
+    def __init__(self, text: str, parsed: Parsed, base: int, cut: bool, name: Qualified) -> None:
         """Start with no fields; words of unknown meaning are noted at once."""
         self.text = text
-        self.tokens = tokens
+        self.tokens = parsed.tokens
+        self.partial = parsed.partial
         self.base = base
         self.cut = cut
         self.name = name
         self.fields: list[Field] = []
         self.unknown: list[Span] = [
-            Span(t.text, base + t.start, base + t.end) for t in tokens if t.name.startswith(UNKNOWN)
+            Span(t.text, base + t.start, base + t.end)
+            for t in self.tokens
+            if t.name.startswith(UNKNOWN)
         ]
 
     # Tokens -----------------------------------------------------------------------------------

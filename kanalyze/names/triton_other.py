@@ -14,19 +14,29 @@ def transform(r: Reading) -> None:
         if arguments is None:
             raise Reject
         r.add("specialization", arguments, suffix, "generator")
+    elif r.cut and not r.has("OGS"):
+        suffix = r.partial
+        if suffix is None or suffix.name != "SUFFIX" or not _begins_suffix(suffix.text):
+            raise Reject
     function = r.one("OGS") or r.one("FUNCTION") or r.one("BARE")
     if function is None:
         raise Reject
     r.add("function", function.text, function, "generator")
-    r.add("generator", "triton", suffix or function, "generator")
+    r.add("generator", "triton", function, "generator")
     if r.has("OGS"):
-        r.named("generator", tile_m="generator")
-        r.fields = [field for field in r.fields if field.start or field.key != "op"]
+        r.named("generator")
         r.add("op", "gemm", function, "generator")
         for name, key in (("Y_TYPE", "dtype_d"), ("X_TYPE", "dtype_a"), ("W_TYPE", "dtype_b")):
             if token := r.one(name):
                 r.add(key, _TYPES.get(token.text, token.text), token, "generator")
         r.epilogue(basis="generator")
+
+
+def _begins_suffix(text: str) -> bool:
+    """Whether a cut suffix has at least two whole arguments, one of them specialised."""
+    known = text.rstrip("cdei").rstrip("0123456789")
+    arguments = split_suffix(known)
+    return arguments is not None and len(arguments) >= 2
 
 
 def split_suffix(suffix: str) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""trtllm-gen GEMMs: ``bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_…``."""
+"""trtllm-gen GEMMs: ``bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_m128x16x32_…``."""
 
 from __future__ import annotations
 

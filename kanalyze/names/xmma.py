@@ -36,13 +36,13 @@ def transform(r: Reading) -> None:
     r.named("observed")
     if arch := r.one("ARCH_DIGITS"):
         r.arch(arch, "observed")
-    if op := r.one("OP") or r.one("OTHER_OP"):
+    if op := r.one("OP_WORD") or r.one("OTHER_OP"):
         r.add("op", _OPS.get(op.text, op.text), op, "observed")
     words = list(r.all("ALGO_WORD"))
     if words and r.has("G1"):
         start, end = r.base + words[0].start, r.base + words[-1].end
         r.add_span("algo", r.text[start:end], start, end, "observed")
-    if r.has("OP"):
+    if r.has("OP_WORD"):
         _product(r)
     if split := r.one("SPLIT"):
         r.add("split_k", True, split, "observed")
@@ -51,8 +51,7 @@ def transform(r: Reading) -> None:
     r.epilogue()
     if library := r.one("LIBRARY_WORD"):
         r.add("library", _LIBRARY[library.text], library, "observed")
-    for key, name in (("align_a", "ALIGN_A"), ("align_c", "ALIGN_C")):
-        r.fields = [field for field in r.fields if field.key != key]
+    for key, name in (("align_a", "A_ALIGN"), ("align_c", "C_ALIGN")):
         if token := r.one(name):
             r.add(key, int(token.text), token, "inferred")
 
