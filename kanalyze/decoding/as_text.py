@@ -13,7 +13,7 @@ from rich.text import Text
 from kanalyze.decoding import describe
 from kanalyze.decoding.document import Finding, Report, Row
 from kanalyze.decoding.quantities import duration, launches
-from kanalyze.report.layout import Page
+from kanalyze.report.layout import NBSP, Page
 from kanalyze.report.safe import escaped
 
 DEFAULT_TOP = 25
@@ -76,7 +76,8 @@ def _head(page: Page, report: Report) -> None:
         parts.append(files)
     devices = list(dict.fromkeys(d for row in report.kernels for d in row.devices))
     if devices:
-        parts.append(", ".join(devices[:4]) + (" …" if len(devices) > 4 else ""))
+        shown_devices = [d.replace(" ", NBSP) for d in devices[:4]]
+        parts.append(", ".join(shown_devices) + (" …" if len(devices) > 4 else ""))
     page.line((", ".join(parts), "title"), hang=2)
     for label, groups in (("by operation", summary.by_op), ("by family", summary.by_family),
                           ("by architecture", summary.by_arch)):  # fmt: skip

@@ -9,6 +9,7 @@ from kanalyze.report.safe import escaped
 
 _MOST = 20_000
 """Characters of a name that are shown."""
+_LABEL_LINES = 3
 
 
 def explained(names: list[KernelName], *, width: int = 100, color: bool = False) -> str:
@@ -32,7 +33,8 @@ def _explain(page: Page, name: KernelName, width: int) -> None:
     end_of_all = places[-1]
     for start in range(0, len(shown), width):
         end = min(len(shown), start + width)
-        marks, labels = [" "] * (end - start), [" "] * (end - start)
+        marks = [" "] * (end - start)
+        labels = [[" "] * (end - start) for _ in range(_LABEL_LINES)]
         for span in spans:
             first, last = (places[min(p, len(places) - 1)] for p in span)
             for place in range(max(first, start), min(last, end)):
@@ -41,9 +43,9 @@ def _explain(page: Page, name: KernelName, width: int) -> None:
                 marks[first - start] = "├" if last - first > 1 else "│"
                 _put(labels, first - start, str(number[span]))
         page.line((shown[start:end].replace(" ", "\N{NO-BREAK SPACE}"), "title"))
-        for line, style in ((marks, "mark"), (labels, "mark")):
+        for line in (marks, *labels):
             if any(c != " " for c in line):
-                page.line(("".join(line).rstrip().replace(" ", "\N{NO-BREAK SPACE}"), style))
+                page.line(("".join(line).rstrip().replace(" ", "\N{NO-BREAK SPACE}"), "mark"))
     cut = "; the name is cut: what stands at the cut is not decoded" if name.truncated else ""
     page.line((f"family {name.family}{cut}", "label"), hang=2)
     if name.demangled is not None:
@@ -70,12 +72,14 @@ def _explain(page: Page, name: KernelName, width: int) -> None:
         page.line((says, ""), lead=[("  = ", "note")], hang=2)
 
 
-def _put(labels: list[str], place: int, text: str) -> None:
-    """A number under its part, where there is room."""
-    room = labels[place : place + len(text)]
-    before = labels[place - 1] if place else " "
-    if len(room) == len(text) and all(c == " " for c in room) and before == " ":
-        labels[place : place + len(text)] = list(text)
+def _put(lines: list[list[str]], place: int, text: str) -> None:
+    """A number under its part, on the first line where there is room."""
+    for labels in lines:
+        room = labels[place : place + len(text) + 1]
+        before = labels[place - 1] if place else " "
+        if len(room) >= len(text) and all(c == " " for c in room) and before == " ":
+            labels[place : place + len(text)] = list(text)
+            return
 
 
 def _shown(text: str) -> tuple[str, list[int]]:

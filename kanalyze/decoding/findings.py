@@ -36,7 +36,8 @@ def _sums(rows: Iterable[Row]) -> tuple[int, float]:
 
 
 def _names(rows: Iterable[Row]) -> tuple[str, ...]:
-    return tuple(r.name.name for r in sorted(rows, key=lambda r: -(r.total_us or 0.0))[:20])
+    ordered = sorted(rows, key=lambda r: -(r.total_us or 0.0))
+    return tuple(dict.fromkeys(r.name.name for r in ordered))[:20]
 
 
 def _capability(row: Row) -> tuple[int, int] | None:
@@ -168,7 +169,7 @@ def _tile_quantisation(rows: list[Row], total: float) -> list[Finding]:
             f"({'; '.join(text for _, _, text in worst[:3])}): up to {duration(lost)} is spent on "
             "elements outside the result",
             "sizes that are multiples of the tile (pad the dimension), or a larger batch",
-            _names(dict.fromkeys(chosen)),
+            _names(chosen),
             {"total_us": time, "share": time / total, "lost_us": lost},
         )
     ]
@@ -212,7 +213,7 @@ def _idle_slots(rows: list[Row], total: float) -> list[Finding]:
             f"({'; '.join(t for _, _, t in worst[:3])}): up to {duration(lost)}",
             "more and smaller blocks (a smaller tile, split-K or stream-K), a larger batch, or "
             "another kernel beside it on a second stream",
-            _names(dict.fromkeys(row for _, row, _ in worst)),
+            _names(row for _, row, _ in worst),
             {"total_us": time, "share": lost / total, "lost_us": lost},
         )
     ]
