@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kanalyze.errors import KanalyzeError as KanalyzeError
     from kanalyze.errors import MissingToolError as MissingToolError
     from kanalyze.errors import UsageError as UsageError
+    from kanalyze.estimating import estimate as estimate
     from kanalyze.launch import Launch as Launch
     from kanalyze.models.occupancy import Occupancy as Occupancy
     from kanalyze.models.occupancy import occupancy as occupancy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kanalyze.ptx.ir import Module as Module
     from kanalyze.ptx.parse import parse_ptx as parse_ptx
     from kanalyze.report.document import Report as Report
+    from kanalyze.report.traffic_document import Traffic as Traffic
 
     __version__: str
 
@@ -45,12 +47,14 @@ __all__ = [
     "Module",
     "Occupancy",
     "Report",
+    "Traffic",
     "UsageError",
     "Waves",
     "__version__",
     "analyze",
     "compile_kernel",
     "device",
+    "estimate",
     "occupancy",
     "parse_ptx",
     "waves",
@@ -66,11 +70,13 @@ _HOME = {
     "Module": "kanalyze.ptx.ir",
     "Occupancy": "kanalyze.models.occupancy",
     "Report": "kanalyze.report.document",
+    "Traffic": "kanalyze.report.traffic_document",
     "UsageError": "kanalyze.errors",
     "Waves": "kanalyze.models.waves",
     "analyze": "kanalyze.pipeline",
     "compile_kernel": "kanalyze.compile",
     "device": "kanalyze.devices",
+    "estimate": "kanalyze.estimating",
     "occupancy": "kanalyze.models.occupancy",
     "parse_ptx": "kanalyze.ptx.parse",
     "waves": "kanalyze.models.waves",

@@ -13,7 +13,7 @@ from kanalyze.compile import Compiled
 from kanalyze.describe import Description, Sources, describe
 from kanalyze.devices import Device
 from kanalyze.devices import device as find_device
-from kanalyze.errors import UsageError
+from kanalyze.errors import UsageError, nearest
 from kanalyze.launch import Launch, LaunchParam
 from kanalyze.launched import Cost, Launched
 from kanalyze.models import banks, coalescing
@@ -23,6 +23,7 @@ from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
 from kanalyze.pipeline import Settings, Subject, arguments_of, resources_of, subjects_of
 from kanalyze.ptx import ir
+from kanalyze.ptx.lines import source_of
 from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Unknown
 
@@ -60,6 +61,7 @@ def estimate(
     *,
     device: str | None = None,
     settings: Settings | None = None,
+    kernel: str | None = None,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -71,9 +73,10 @@ def estimate(
             them.
         device: the GPU; the launch's, else a usual one of the architecture, if left out.
         settings: how a target is compiled.
+        kernel: name of the kernel, where the target has several.
 
     Raises:
-        UsageError: no launch is known, or the target has several kernels.
+        UsageError: no launch is known, or it is not clear which kernel is meant.
         KanalyzeError: the target cannot be found, read or compiled.
     """
     options = settings or Settings()
@@ -83,11 +86,18 @@ def estimate(
         for function in subject.module.entries
         if function.body is not None
     ]
-    if launch is not None and len(subjects) > 1:
+    known = [function.name for _, function in subjects]
+    if kernel is not None:
+        if kernel not in known:
+            raise UsageError(f"there is no kernel '{kernel}' in it: {nearest(kernel, known)}")
+        subjects = [pair for pair in subjects if pair[1].name == kernel]
+    elif launch is not None and len(subjects) > 1:
         subjects = [pair for pair in subjects if pair[1].name == launch.kernel] or subjects
+    if not subjects:
+        raise UsageError("there is no kernel in it")
     if len(subjects) != 1:
-        names = ", ".join(function.name for _, function in subjects)
-        raise UsageError(f"{len(subjects)} kernels where one is expected: {names or 'none'}")
+        names = ", ".join(known)
+        raise UsageError(f"{len(subjects)} kernels where one is expected: say which of {names}")
     subject, function = subjects[0]
     if launch is None:
         launch = launch_of(subject.compiled)
@@ -102,7 +112,8 @@ def launch_of(compiled: Compiled | None) -> Launch:
     """
     if compiled is None or compiled.grid is None:
         raise UsageError(
-            "no launch is known: give --launch RECORD.json, or a kernel with EXAMPLE and grid"
+            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or a "
+            "kernel with EXAMPLE and grid"
         )
     params: list[LaunchParam] = []
     for name, kind in compiled.signature.items():
@@ -131,6 +142,9 @@ class _Estimate:
         self.assumptions: list[str] = []
         arguments = arguments_of(self.subject, self.function, self.launch)
         self.resources = resources_of(self.subject)(self.function.name)
+        self.sources = Sources()
+        unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
+        self.unread = f"statements could not be read (line {unread[0]})" if unread else None
         self.description: Description = describe(
             self.subject.module,
             self.function,
@@ -138,7 +152,7 @@ class _Estimate:
             arguments,
             self.resources,
             self.subject.notes,
-            Sources(),
+            self.sources,
             with_listing=False,
         )
         self.launched = Launched(
@@ -181,6 +195,13 @@ class _Estimate:
             flops=total,
             flops_by_unit=by_unit,
             arithmetic_intensity=total / bytes_least if total and bytes_least else None,
+            registers_per_thread=self.resources.registers,
+            shared_bytes=self._shared_bytes(),
+            arguments={
+                p.name: p.value
+                for p in self.launch.params
+                if not p.type.startswith("*") and p.value is not None
+            },
             accesses=rows,
             assumptions=tuple(self.assumptions),
             unknown=tuple(self.unknown),
@@ -219,12 +240,18 @@ class _Estimate:
                     loop_depth=access.loop_depth,
                     stage=access.stage,
                     source=access.source,
+                    source_text=self._source_text(cost.access.instruction),
                 )
             )
         return tuple(rows)
 
+    def _source_text(self, instruction: ir.Instruction) -> str | None:
+        place = source_of(instruction.loc, self.subject.module)
+        text = self.sources.get(place.file).line(place.line) if place is not None else None
+        return text.strip() if text is not None else None
+
     def _ideal(self, cost: Cost) -> int | None:
-        """The least cost of the same requests, if the lanes of each lay contiguously."""
+        """What the same lanes would cost if they lay contiguously, if that is less."""
         counted, row = cost.counted, cost.access.row
         if counted is None or row.bytes_per_thread is None:
             return None
@@ -232,9 +259,10 @@ class _Estimate:
             matrices = (
                 row.vector if cost.access.instruction.base in ("ldmatrix", "stmatrix") else None
             )
-            return counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
+            apart = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
+            return min(counted.cost, apart)
         moved = counted.threads * row.bytes_per_thread
-        return max(counted.requests, -(-moved // coalescing.SECTOR))
+        return min(counted.cost, max(counted.requests, -(-moved // coalescing.SECTOR)))
 
     def _counters(self, costs: list[Cost]) -> dict[str, int | None]:
         groups: dict[str, list[Cost]] = defaultdict(list)
@@ -267,6 +295,9 @@ class _Estimate:
 
     def _total(self, field: str, group: list[Cost], part: str) -> int | None:
         reasons = [cost.reason for cost in group if cost.reason is not None]
+        if self.unread is not None:
+            self._say(field, self.unread)
+            return None
         if reasons:
             self._say(
                 field, f"{len(reasons)} of {len(group)} accesses are not counted: {reasons[0]}"
@@ -311,6 +342,9 @@ class _Estimate:
 
     def _distinct(self, indices: list[int], reasons: list[str]) -> int | None:
         """Bytes of the distinct sectors that some accesses of one pointer touch."""
+        if self.unread is not None:
+            reasons.append(self.unread)
+            return None
         if not indices:
             return 0
         accesses = [self.description.found.accesses[i] for i in indices]
@@ -332,6 +366,9 @@ class _Estimate:
 
     def _flops(self) -> tuple[float | None, dict[str, float]]:
         by_unit: dict[str, float] = {}
+        if self.unread is not None:
+            self._say("flops", self.unread)
+            return None, {}
         for block in self.description.cfg.blocks:
             some = [f for f in map(flops, block.instructions) if f is not None]
             wants_tcgen05 = any(i.opcode.startswith("tcgen05.mma") for i in block.instructions)
@@ -365,9 +402,7 @@ class _Estimate:
             reason = self.resources.reason or "no device is known"
             self._say("occupancy", reason)
             return None
-        shared = self.launch.shared_bytes
-        if shared is None:
-            shared = self.resources.shared_bytes
+        shared = self._shared_bytes()
         if shared is None:
             self._say("occupancy", "dynamic shared memory: a launch chooses it")
             return None
@@ -389,6 +424,10 @@ class _Estimate:
             limits=found.limits,
             better=tuple(cliff.text for cliff in found.better),
         )
+
+    def _shared_bytes(self) -> int | None:
+        given = self.launch.shared_bytes
+        return given if given is not None else self.resources.shared_bytes
 
     def _waves(
         self, device: Device | None, occupied: doc.OccupancyPart | None

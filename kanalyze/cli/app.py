@@ -16,6 +16,7 @@ from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest
 
 COMMANDS = {
     "ptx": "The annotated assembly report of kernels.",
+    "traffic": "What one launch moves: requests, sectors, bank conflicts, bytes, occupancy, waves.",
     "ttir": "The TTIR of a Triton kernel, beside its source.",
     "decode": "What the kernels in profilers' output are, and where the time went.",
     "compile": "Write every stage of a Triton kernel; needs no GPU.",

@@ -22,7 +22,8 @@ class AccessCounts:
     ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
     all of them. ``cost`` is sectors for global accesses and bank wavefronts for shared ones
     (``unit`` says which), ``ideal_cost`` what the same lanes would cost if they lay contiguously
-    and aligned; ``worst`` is the greatest cost of one request.
+    and aligned (never more than ``cost``, which is less where lanes share an address); ``worst`` is
+    the greatest cost of one request. ``source_text`` is the source line, where it can be read.
     """
 
     line: int
@@ -43,6 +44,7 @@ class AccessCounts:
     loop_depth: int
     stage: str | None
     source: Source | None
+    source_text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,11 @@ class Analysed:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What `kanalyze.estimate` returns."""
+    """What `kanalyze.estimate` returns.
+
+    ``arguments`` are the scalars of the launch that are known; ``shared_bytes`` is the shared
+    memory of a block, static and dynamic.
+    """
 
     kernel: str
     file: str
@@ -123,6 +129,9 @@ class Traffic:
     flops: float | None
     flops_by_unit: Mapping[str, float]
     arithmetic_intensity: float | None
+    registers_per_thread: int | None
+    shared_bytes: int | None
+    arguments: Mapping[str, int]
     accesses: tuple[AccessCounts, ...]
     assumptions: tuple[str, ...]
     unknown: tuple[Unknown, ...]

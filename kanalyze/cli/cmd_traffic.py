@@ -1,0 +1,148 @@
+"""``kanalyze traffic``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kanalyze.cli import options as shared
+from kanalyze.cli import output
+
+if TYPE_CHECKING:
+    from kanalyze.compile import Compiled
+    from kanalyze.launch import Launch
+    from kanalyze.ptx import ir
+
+
+@click.command("traffic")
+@click.argument("target", metavar="[TARGET]", required=False, shell_complete=shared.complete_target)
+@shared.target_options
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="The GPU (see 'kanalyze device').  [default: the record's, else a usual one of the "
+    "architecture]",
+)
+@click.option("--kernel", metavar="NAME", help="This kernel, where what was read holds several.")
+@click.option(
+    "--every",
+    is_flag=True,
+    help="A row for each instruction.  [default: alike ones of a source line are one row]",
+)
+@click.option(
+    "--lenient",
+    is_flag=True,
+    help="Statements that cannot be read are warnings: exit 0.",
+)
+@shared.output_options
+@shared.pager_options
+@shared.file_option
+def command(
+    target: str | None,
+    options: shared.TargetOptions,
+    device: str | None,
+    kernel: str | None,
+    every: bool,
+    lenient: bool,
+    format_: str,
+    color: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+) -> int:
+    """What one launch moves: requests, sectors, bank conflicts, bytes, occupancy, waves.
+
+    Computed from the addresses, without a GPU: what Nsight Compute would count. A bundled kernel
+    has a launch of its own, which --set changes; a .ptx file needs a launch record.
+
+    \b
+    Examples:
+      kanalyze traffic gelu
+      kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
+      kanalyze traffic --launch records/softmax_8192x781.json
+      kanalyze traffic kernel.ptx --launch record.json --format json
+    """
+    from kanalyze.estimating import estimate
+
+    launch = options.launch()
+    found, unread = _read(target, options, launch, lenient)
+    traffic = estimate(found, launch, device=device, kernel=kernel)
+    if format_ == "json":
+        from kanalyze.report.as_json import dumps
+
+        output.deliver(dumps(traffic.to_dict()), file)
+    else:
+        from kanalyze.report import traffic_terminal
+
+        to_file = file not in (None, "-")
+        text = traffic_terminal.render(
+            traffic,
+            width=output.width_for(width, to_file),
+            color=output.use_color(color, None if to_file else sys.stdout),
+            every=every,
+        )
+        output.deliver(text, file, pager)
+    return 0 if lenient else unread
+
+
+def _read(
+    target: str | None, options: shared.TargetOptions, launch: Launch | None, lenient: bool
+) -> tuple[Compiled | ir.Module, int]:
+    """The target, compiled or read, and the exit code that goes with what could not be read."""
+    from kanalyze.errors import InputError, UsageError
+
+    if target is None:
+        if launch is None:
+            raise UsageError("give a TARGET, or --launch RECORD.json with a .ptx beside it")
+        if launch.ptx is None:
+            raise InputError("there is no .ptx of the same stem beside it", file=options.record)
+        target = str(launch.ptx)
+    path = target.partition(":")[0] if ".cu:" in target else target
+    if path.endswith((".cubin", ".cu")):
+        raise InputError(
+            "this kind of file cannot be read yet; accepted now: a bundled kernel's name, "
+            "path/to/file.py:kernel, a .ptx file, or -",
+            file=target,
+        )
+    if _is_ptx(target):
+        if launch is None:
+            raise UsageError(
+                f"{output.escaped(target)}: no launch is known: give --launch RECORD.json, an "
+                'object with "kernel", "grid", "block" and "params" in the order of the PTX '
+                '({"name", "type": "i32", "value"}; a pointer: {"name", "type": "*fp32", '
+                '"address"})'
+            )
+        return _module(target, options, lenient)
+    return shared.compiled(target, options), 0
+
+
+def _is_ptx(target: str) -> bool:
+    """Whether a target is PTX text: standard input, or a file that is no Python file."""
+    if target == "-" or target.endswith(".ptx"):
+        return True
+    return not (target.endswith(".py") or ".py:" in target) and Path(target).is_file()
+
+
+def _module(target: str, options: shared.TargetOptions, lenient: bool) -> tuple[ir.Module, int]:
+    from kanalyze.cli.app import report_error
+    from kanalyze.errors import InputError
+    from kanalyze.pipeline import errors_of, read_ptx
+    from kanalyze.ptx.parse import parse_ptx_modules
+
+    if target == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+        modules = parse_ptx_modules(text, "<stdin>")
+    else:
+        modules = read_ptx(Path(target))
+    if len(modules) != 1:
+        raise InputError(f"{len(modules)} PTX modules where one is expected", file=target)
+    ignored = options.for_compiling()
+    if ignored:
+        output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
+    errors = errors_of(modules[0])
+    for error in errors:
+        report_error(error, "warning" if lenient else "error")
+    return modules[0], max((error.exit_code for error in errors), default=0)

@@ -1,0 +1,148 @@
+"""What stands out in the numbers of a launch: bytes asked for again and again, and remarks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kanalyze.report import traffic_document as doc
+from kanalyze.report.traffic_rows import Row, added, decimal, rows, whole
+
+_SECTOR = 32
+_MOST_NOTES = 8
+_IDLE = 0.1  # idle share of a launch's block slots from which the waves are worth a remark
+
+# ---------------------------------------------------------------- bytes by pointer
+
+
+@dataclass(frozen=True, slots=True)
+class PointerTraffic:
+    """Compulsory bytes of a pointer beside those of all sectors that requests ask for."""
+
+    name: str
+    read_bytes: int | None
+    write_bytes: int | None
+    read_asked: int | None
+    write_asked: int | None
+    reason: str | None
+
+
+def per_pointer(traffic: doc.Traffic) -> list[PointerTraffic]:
+    """For each pointer the bytes that must be moved and those asked for."""
+    result = []
+    for pointer in traffic.compulsory.pointers:
+        mine = [
+            a for a in traffic.accesses
+            if a.space == "global" and (a.pointer or "unknown") == pointer.pointer
+        ]  # fmt: skip
+        reads = added(a.cost for a in mine if a.kind != "store")
+        writes = added(a.cost for a in mine if a.kind == "store")
+        result.append(
+            PointerTraffic(
+                pointer.pointer,
+                pointer.read_bytes,
+                pointer.write_bytes,
+                None if reads is None else reads * _SECTOR,
+                None if writes is None else writes * _SECTOR,
+                pointer.reason,
+            )
+        )
+    return result
+
+
+def again(asked: int | None, size: int) -> str:
+    """How often each sector is asked for, where that is more than once."""
+    if asked is None or asked <= size * 1.005:
+        return ""
+    return f" (each sector asked for {decimal(asked / size)} times)"
+
+
+# ---------------------------------------------------------------- remarks
+
+
+def notes(traffic: doc.Traffic) -> list[str]:
+    """What an expert would say on seeing these numbers, the costliest first."""
+    merged = rows(traffic.accesses)
+    ranked: list[tuple[int, str]] = []
+    for row in merged:
+        if row.requests and row.wasteful and row.cost is not None and row.ideal_cost is not None:
+            say = _conflict if row.table == "shared" else _uncoalesced
+            ranked.append((row.cost - row.ideal_cost, say(row)))
+    ranked.sort(key=lambda item: -item[0])
+    found = list(dict.fromkeys(text for _, text in ranked))
+    if len(found) > _MOST_NOTES:
+        found = [*found[:_MOST_NOTES], f"{len(found) - _MOST_NOTES} more lines cost too much"]
+    found += [text for row in merged if (text := _narrow(row))]
+    return [*found, *_of_waves(traffic)]
+
+
+def _uncoalesced(row: Row) -> str:
+    assert row.cost is not None
+    assert row.ideal_cost is not None
+    assert row.requests
+    per, ideal = row.cost / row.requests, row.ideal_cost / row.requests
+    lanes = (row.threads or 0) / row.requests
+    what = "sectors"
+    text = f"{row.where}: {decimal(per)} {what} per request where {decimal(ideal)} would do"
+    if row.kind in ("atomic", "reduction"):
+        return f"{text} ({row.opcode} {row.pointer or ''}): lanes at one address take turns"
+    text += f" ({row.opcode} {row.pointer or ''}".rstrip() + ")"
+    if lanes >= 2 and math.isclose(per, lanes, rel_tol=1e-3):
+        return f"{text}: every lane is in a sector of its own, {_over(row)} the bytes needed"
+    if row.worst is not None and row.worst <= math.ceil(ideal) + 1:
+        return f"{text}: one sector more, as where lanes in a row begin inside a sector"
+    return f"{text}: {_over(row)} the bytes needed"
+
+
+def _over(row: Row) -> str:
+    assert row.cost is not None
+    assert row.ideal_cost
+    return f"{decimal(row.cost / row.ideal_cost)} times"
+
+
+def _conflict(row: Row) -> str:
+    assert row.cost is not None
+    assert row.ideal_cost is not None
+    assert row.requests
+    ideal = row.ideal_cost / row.requests
+    ways = math.ceil((row.worst or 0) / max(1.0, ideal))
+    return (
+        f"{row.where}: {ways}-way bank conflict: {decimal(row.cost / row.requests)} wavefronts per "
+        f"request where {decimal(ideal)} would do ({row.opcode} {row.pointer or ''}".rstrip()
+        + ")"
+    )
+
+
+def _narrow(row: Row) -> str | None:
+    """Lanes that move less than a word."""
+    size = row.bytes_per_thread
+    if row.table != "global" or row.kind not in ("load", "store") or not row.requests:
+        return None
+    if size is None or size >= 4:
+        return None
+    return (
+        f"{row.where}: {size} B per lane and request ({row.opcode} {row.pointer or ''}".rstrip()
+        + f"): accesses of 16 B would need up to {16 // size} times fewer requests"
+    )
+
+
+def _of_waves(traffic: doc.Traffic) -> list[str]:
+    found = traffic.waves
+    if found is None or not found.blocks:
+        return []
+    rounds = math.ceil(found.blocks / found.blocks_per_wave)
+    if rounds == 1 and found.idle_share >= _IDLE:
+        return [
+            f"the grid is too small to fill the GPU: {whole(found.blocks)} blocks where "
+            f"{whole(found.blocks_per_wave)} fit at a time, {decimal(100 * found.idle_share)} % "
+            "idle"
+        ]
+    idle = found.idle_share / rounds
+    if idle < _IDLE:
+        return []
+    fewer = found.blocks - found.last_wave_blocks
+    return [
+        f"the last of {rounds} waves is {decimal(100 * found.idle_share)} % idle, which costs "
+        f"{decimal(100 * idle)} % of the launch; {whole(fewer)} or "
+        f"{whole(rounds * found.blocks_per_wave)} blocks would fill every wave"
+    ]
