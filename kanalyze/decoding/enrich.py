@@ -82,11 +82,18 @@ def enrich(trace: str | Path, out: Path, progress: Callable[[str, int], None] | 
                 separator = b",\n"
                 if progress is not None:
                     progress(source.name, source.packed_read)
-            tail = b"".join(scanner.tail()) if not source.trouble.message else b""
-            plain_list = scanner.header.lstrip()[:1] == b"["
-            file.write(b"\n" + (tail or (b"]" if plain_list else b"]}")))
-        if not tail.strip() and not plain_list:
-            source.trouble.add(0, "the JSON is cut, expected ']' and '}'")
+            file.write(b"\n")
+            closing = b"]" if scanner.header.lstrip()[:1] == b"[" else b"]}"
+            last = b""
+            if scanner.closed:
+                for piece in scanner.tail():
+                    file.write(piece)
+                    last = piece.rstrip()[-1:] or last
+                closing = closing[1:]
+            if last != closing[-1:]:
+                file.write(closing)
+                if scanner.closed and closing and not source.trouble.message:
+                    source.trouble.add(0, "the JSON is cut, expected '}'")
         source.finish()
         return count
 

@@ -55,6 +55,8 @@ class Scanner(Generic[T]):
         self._offset = 0
         self._separator: bytes | None = None
         self._ended = False
+        self.closed = False
+        """Whether the ``]`` of the events was reached."""
         self._wait = 0  # bytes to have before the buffer is looked at again
         self._open()
 
@@ -98,7 +100,7 @@ class Scanner(Generic[T]):
         for piece in self.tail():
             last = piece.rstrip(_SPACE)[-1:] or last
         closing = b"}" if self.header.lstrip(_SPACE)[:1] == b"{" else b"]"
-        if self._ended and last != closing:
+        if self.closed and last != closing:
             self._note_cut(self._offset, f"the JSON is cut, expected '{closing.decode()}'")
 
     def _note(self, offset: int, message: str) -> None:
@@ -225,7 +227,7 @@ class Scanner(Generic[T]):
                         batch.append(event)
                 elif depth < 0:
                     self._check_encoding(buffer[:done])
-                    self._ended = True
+                    self._ended = self.closed = True
                     self._offset += token.start()
                     self._buffer = buffer[token.start() :]
                     return batch
