@@ -22,6 +22,7 @@ from kanalyze.models.footprint import Footprint
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
 from kanalyze.pipeline import Settings, Subject, arguments_of, resources_of, subjects_of
+from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.report import traffic_document as doc
@@ -141,6 +142,7 @@ class _Estimate:
         self.unknown: list[Unknown] = []
         self.assumptions: list[str] = []
         arguments = arguments_of(self.subject, self.function, self.launch)
+        self.read = {n for i in self.function.instructions for n in table.uses(i)}
         self.resources = resources_of(self.subject)(self.function.name)
         self.sources = Sources()
         unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
@@ -271,7 +273,7 @@ class _Estimate:
         shared: dict[str, list[Cost]] = {"shared_load": [], "shared_store": []}
         for cost in costs:
             row = cost.access.row
-            counter = _COUNTERS.get((row.space, row.kind))
+            counter = _COUNTERS.get((row.space, self._kind(cost)))
             if counter is not None:
                 groups[counter].append(cost)
             elif row.space == "shared" and row.kind in ("load", "store"):
@@ -292,6 +294,16 @@ class _Estimate:
             counters[name] = None
             self._say(f"counters.{name}", reason)
         return counters
+
+    def _kind(self, cost: Cost) -> str:
+        """A relaxed atomic whose result nobody reads: the assembler makes it a reduction."""
+        instruction, kind = cost.access.instruction, cost.access.row.kind
+        ordered = {"acq_rel", "acquire", "release", "cas", "exch"}
+        if kind == "atomic" and not ordered & set(instruction.parts):
+            written = set(table.definitions(instruction))
+            if not written & self.read:
+                return "reduction"
+        return kind
 
     def _total(self, field: str, group: list[Cost], part: str) -> int | None:
         reasons = [cost.reason for cost in group if cost.reason is not None]
@@ -398,7 +410,8 @@ class _Estimate:
         return find_device(name)
 
     def _occupancy(self, device: Device | None) -> doc.OccupancyPart | None:
-        if device is None or self.resources.registers is None:
+        registers = self.launch.registers_per_thread or self.resources.registers
+        if device is None or registers is None:
             reason = self.resources.reason or "no device is known"
             self._say("occupancy", reason)
             return None
@@ -409,7 +422,7 @@ class _Estimate:
         try:
             found = occupancy(
                 threads=math.prod(self.launch.block),
-                registers=self.resources.registers,
+                registers=registers,
                 shared_bytes=shared,
                 device=device,
             )

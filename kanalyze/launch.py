@@ -26,7 +26,10 @@ class LaunchParam:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Grid and block (x, y, z), dynamic plus static shared bytes, and arguments in PTX order."""
+    """Grid and block (x, y, z), dynamic plus static shared bytes, and arguments in PTX order.
+
+    ``registers_per_thread`` are those of the binary that ran, where a record says them.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -35,6 +38,7 @@ class Launch:
     shared_bytes: int | None = None
     device: str | None = None
     ptx: Path | None = None
+    registers_per_thread: int | None = None
 
     @staticmethod
     def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
@@ -70,6 +74,7 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
             shared_bytes=data.get("shared_bytes"),
             device=data.get("device"),
             ptx=ptx,
+            registers_per_thread=data.get("registers_per_thread"),
         )
     except KeyError as error:
         raise InputError(f"the launch record has no key {error}", file=file) from None

@@ -10,10 +10,10 @@ import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.accesses import AccessValue, Addresses
-from kanalyze.address.grid import Condition, Grid, UnknownValueError, both
-from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both
+from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.address.reach import reach
-from kanalyze.address.value import Value
+from kanalyze.address.value import Value, leaves
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.footprint import Footprint
@@ -75,7 +75,7 @@ class Launched:
             if given.value is not None
         }
         self.addresses = _layout(variables)
-        self._grids: dict[tuple[object, ...], tuple[Grid, tuple[Parts, ...]]] = {}
+        self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
 
     # ------------------------------------------------------------ what callers use
 
@@ -85,10 +85,10 @@ class Launched:
         if rule is None:
             return Cost(access, None, f"no rule for {access.instruction.opcode}")
         try:
-            grid, trips = self._grid(access.block)
-            condition = self._condition(grid, access)
+            grid, within = self._grid(access.block)
+            condition = both(within, self._condition(grid, access))
             where = grid.value(access.address)
-            return Cost(access, count(rule, where, condition, self._shape(grid, trips)), None)
+            return Cost(access, count(rule, where, condition, self._shape(grid)), None)
         except UnknownValueError as error:
             return Cost(access, None, str(error))
         except TooLargeError:
@@ -97,10 +97,10 @@ class Launched:
     def runs(self, block: int) -> BlockRuns:
         """How often a block of the control-flow graph is executed."""
         try:
-            grid, trips = self._grid(block)
-            condition = self._reached(grid, block)
+            grid, within = self._grid(block)
+            condition = both(within, self._reached(grid, block))
             nowhere = parts.number(0, grid.dimensions)
-            counted = count(_EXECUTED, nowhere, condition, self._shape(grid, trips))
+            counted = count(_EXECUTED, nowhere, condition, self._shape(grid))
         except UnknownValueError as error:
             return BlockRuns(None, None, str(error))
         except TooLargeError:
@@ -113,10 +113,10 @@ class Launched:
         Raises:
             UnknownValueError, TooLargeError: they are not known, or too many.
         """
-        grid, trips = self._grid(access.block)
-        condition = self._condition(grid, access)
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
         where = grid.value(access.address)
-        for bases, offsets in classes(where, condition, self._shape(grid, trips)):
+        for bases, offsets in classes(where, condition, self._shape(grid)):
             footprint.mark(bases, offsets)
 
     def span(self, access: AccessValue) -> tuple[int, int]:
@@ -127,9 +127,9 @@ class Launched:
 
     # ------------------------------------------------------------ axes and conditions
 
-    def _shape(self, grid: Grid, trips: tuple[Parts, ...]) -> Occurrences:
+    def _shape(self, grid: Grid) -> Occurrences:
         blocks, threads = math.prod(self.launch.grid), math.prod(self.launch.block)
-        return Occurrences((blocks, threads, *grid.loops.values()), trips)
+        return Occurrences((blocks, threads, *grid.loops.values()))
 
     def _reached(self, grid: Grid, block: int) -> Condition:
         """The block is reached and all loops around it are entered."""
@@ -144,8 +144,11 @@ class Launched:
             condition = both(condition, grid.condition(access.condition))
         return condition
 
-    def _grid(self, block: int) -> tuple[Grid, tuple[Parts, ...]]:
-        """The axes around a block; the greatest trip count of each loop is the axis' extent."""
+    def _grid(self, block: int) -> tuple[Grid, Condition]:
+        """The axes around a block, and when an iteration number is one that the loop reaches.
+
+        The extent of a loop's axis is its greatest number of iterations anywhere.
+        """
         around = sorted(
             (loop for loop in self.cfg.loops if block in loop.body), key=lambda loop: loop.depth
         )
@@ -153,21 +156,43 @@ class Launched:
         if key in self._grids:
             return self._grids[key]
         extents: dict[int, int] = {}
-        counts: list[Value] = []
         for loop in around:
-            trip = self.found.solved.trips[loop.header]
-            if trip.count is None or trip.last is None:
-                raise UnknownValueError(f"the length of a loop: {trip.reason}")
-            pool = self.found.solved.registers.pool
-            runs = trip.last if trip.tests_first else trip.count
-            if trip.tests_first and block == loop.header:
-                runs = pool.make("add", runs.bits, runs, pool.const(1, runs.bits))
+            runs = self._runs_of(loop.header, block)
             extents[loop.header] = max(0, self._over(dict(extents)).value(runs).high)
-            counts.append(runs)
         grid = self._over(extents)
-        trips = tuple(parts.in_range(grid.value(v), v.bits, signed=True) for v in counts)
-        self._grids[key] = (grid, trips)
+        within = TRUE
+        for loop in around:
+            within = both(within, self._within(grid, loop.header, block))
+        self._grids[key] = (grid, within)
         return self._grids[key]
+
+    def _runs_of(self, header: int, block: int) -> Value:
+        """How often a block of a loop runs, once the loop is entered."""
+        trip = self.found.solved.trips[header]
+        if trip.count is None or trip.last is None:
+            raise UnknownValueError(f"the length of a loop: {trip.reason}")
+        if not trip.tests_first:
+            return trip.count
+        if block != header:
+            return trip.last
+        pool = self.found.solved.registers.pool
+        return pool.make("add", trip.last.bits, trip.last, pool.const(1, trip.last.bits))
+
+    def _within(self, grid: Grid, header: int, block: int) -> Condition:
+        """Whether the loop comes to its iteration number: it went on before, every time."""
+        trip = self.found.solved.trips[header]
+        pool = self.found.solved.registers.pool
+        if trip.goes_on is None:
+            runs = self._runs_of(header, block)
+            number = pool.iteration(header, runs.bits)
+            return grid.condition(pool.make("lts", 1, number, runs))
+        if trip.tests_first and block != header:
+            return grid.condition(trip.goes_on)
+        numbers = {leaf for leaf in leaves(trip.goes_on, "iter") if leaf.payload == header}
+        before = {n: pool.make("add", n.bits, n, pool.const(-1, n.bits)) for n in numbers}
+        went_on = pool.substitute(trip.goes_on, before)
+        first = pool.make("eq", 1, pool.iteration(header, 32), pool.const(0, 32))
+        return grid.condition(pool.make("or", 1, first, went_on))
 
     def _over(self, loops: dict[int, int]) -> Grid:
         return Grid(self.launch.grid, self.launch.block, self.params, self.addresses, loops)

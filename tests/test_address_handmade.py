@@ -997,7 +997,7 @@ def test_an_unknown_address_has_a_reason_in_the_report(case: Case):
         if isinstance(answer, str):
             assert access.address is None
             assert re.search(answer, access.reason or "")
-            assert f"kernel.accesses[{number}].address" in {u.field for u in report.unknown}
+            assert f"kernels[0].accesses[{number}].address" in {u.field for u in report.unknown}
 
 
 @pytest.mark.parametrize("case", _parameters([c for c in CASES if c.runs]))

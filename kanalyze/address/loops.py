@@ -27,13 +27,16 @@ class TripCount:
 
     ``count`` is a value (over parameters and indices; 0 where the formula gives a negative number
     and the loop tests first), ``last`` the greatest iteration number that the header sees; both
-    None where they are not known, with the reason.
+    None where they are not known, with the reason. ``goes_on`` is the predicate under which the
+    loop continues after an iteration (before it, if ``tests_first``), where it is one comparison of
+    order: once it is false it stays so.
     """
 
     count: Value | None
     last: Value | None
     reason: str | None
     tests_first: bool = False
+    goes_on: Value | None = None
 
 
 @dataclass
@@ -82,7 +85,8 @@ class Solved:
         for header, trip in self.trips.items():
             if trip.count is not None and trip.last is not None:
                 count, last = self._without_phis([trip.count, trip.last])
-                self.trips[header] = replace(trip, count=count, last=last)
+                on = self._without_phis([trip.goes_on])[0] if trip.goes_on is not None else None
+                self.trips[header] = replace(trip, count=count, last=last, goes_on=on)
 
 
 def solve(registers: Registers) -> Solved:
@@ -209,7 +213,7 @@ class _Loop:
         return self.pool.substitute(value, by)
 
     def _cycle(self, phi: Value, start: Value, next_value: Value) -> Value | None:
-        """A counter that depends on nothing but itself and comes round: ``a + d·((i + s) mod n)``."""
+        """A counter that depends on nothing but itself and comes round: ``a + d·((i+s) mod n)``."""
         others = [n for n in in_order([next_value]) if not n.args and n.op not in ("const", "phi")]
         if others or start.op != "const":
             return None
@@ -241,6 +245,31 @@ class _Loop:
             return value
         at_first = self.pool.make("eq", 1, number, self.pool.const(0, bits))
         return self.pool.make("select", bits, at_first, start, value)
+
+    def _steps_of_a_variable(self, gap: Sum, number: Value) -> Value | None:
+        """``ceil(rest / step)`` for a step that is a value: ``i += blockDim.x * gridDim.x``.
+
+        The step is taken to be positive: with any other the loop would not end.
+        """
+        bits = gap.bits
+        step, rest = self.pool.const(0, bits), gap
+        for term, coefficient in gap.terms:
+            if not self._varies(term):
+                continue
+            if term.op != "mul" or number not in term.args:
+                return None
+            (other,) = [a for a in term.args if a is not number] or [number]
+            if self._varies(other):
+                return None
+            scaled = self.pool.make("mul", bits, other, self.pool.const(-coefficient, bits))
+            step = self.pool.make("add", bits, step, scaled)
+            rest = rest.without(term)
+        if step.op == "const":
+            return None
+        slack = self.pool.make("sub", bits, step, self.pool.const(1, bits))
+        padded = self.pool.make("add", bits, value_of(self.pool, rest), slack)
+        quotient = self.pool.make("divs", bits, self._simplify(padded), self._simplify(step))
+        return self.pool.make("maxs", bits, quotient, self.pool.const(0, bits))
 
     # ------------------------------------------------------------ trip counts
 
@@ -278,7 +307,8 @@ class _Loop:
         count = last
         if not tests_first:
             count = self._plus_one(last)
-        return TripCount(count, last, None, tests_first)
+        ordered = condition.op in ("lts", "les", "ltu", "leu")
+        return TripCount(count, last, None, tests_first, condition if ordered else None)
 
     def _first_false(self, condition: Value) -> Value | None:
         """The same, tried out, for a condition that depends on nothing but the iteration."""
@@ -331,6 +361,8 @@ class _Loop:
         gap = combine(bits, [(sums[1], 1), (sums[0], -1)])  # goes on while gap > 0 (>= 0, != 0)
         step = -gap.coefficient(number)
         rest = value_of(self.pool, gap.without(number))
+        if step == 0 and op.startswith("lt") and op.endswith("s"):
+            return self._steps_of_a_variable(gap, number)
         if self._varies(rest) or step == 0:
             return None
         if op == "ne":

@@ -58,14 +58,9 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occurrences:
-    """When the instruction is executed: blocks × iterations, and how many of the latter.
+    """Extent of each axis: blocks, threads, the greatest number of iterations of each loop."""
 
-    ``trips`` gives for each loop, outermost first, the number of iterations as `Parts` over blocks
-    (and outer loops); the iteration axes of ``dimensions`` hold the greatest number.
-    """
-
-    dimensions: tuple[int, ...]  # extent of each axis: blocks, threads, iterations…
-    trips: tuple[Parts, ...]
+    dimensions: tuple[int, ...]
 
 
 def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences) -> Counted:
@@ -98,20 +93,6 @@ class _Counter:
         self.rank = len(self.shape)
         self.address = address
         self.condition = condition
-        for axis, trip in enumerate(occurrences.trips, 2):
-            within = self._within(axis, trip)
-            if within is not None:
-                self.condition = Condition("and", None, (self.condition, within))
-
-    def _within(self, axis: int, trip: Parts) -> Condition | None:
-        """``iteration < trip``, None where every iteration is within."""
-        if trip.constant == self.shape[axis]:
-            return None
-        extent = [1] * self.rank
-        extent[axis] = self.shape[axis]
-        iteration = parts.of_arrays([np.arange(self.shape[axis], dtype=np.int64).reshape(extent)])
-        difference = parts.add(iteration, parts.scale(trip, -1))
-        return Condition("leaf", Comparison("negative", difference))
 
     # ------------------------------------------------------------ classes
 

@@ -1,0 +1,52 @@
+"""Launches of kernels that no rule was fitted to, against an H200's counters, to the last unit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanalyze.estimating import estimate
+from kanalyze.launch import Launch
+from kanalyze.ptx.parse import parse_ptx
+
+RECORDS = Path(__file__).parents[1] / "samples" / "records" / "unfitted_h200.json.gz"
+DATA_DEPENDENT = {"gather_rows": ("global_load",)}
+
+
+@cache
+def records() -> dict[str, dict[str, Any]]:
+    with gzip.open(RECORDS, "rt") as file:
+        return {record["case"]: record for record in json.load(file)}
+
+
+@pytest.mark.parametrize("case", sorted(records()))
+def test_requests_and_sectors_equal_the_counters(case: str) -> None:
+    record = records()[case]
+    launch = Launch.from_record(record)
+    traffic = estimate(parse_ptx(record["ptx"], f"{case}.ptx"), launch)
+    kinds = {"load": "ld", "store": "st", "reduction": "red", "atomic": "atom"}
+    for kind, counter in kinds.items():
+        for what in ("requests", "sectors"):
+            name = f"global_{kind}_{what}"
+            measured = record["counters"][f"l1tex__t_{what}_pipe_lsu_mem_global_op_{counter}.sum"]
+            if f"global_{kind}" in DATA_DEPENDENT.get(case, ()):
+                assert traffic.counters[name] is None
+                reasons = {u.field: u.reason for u in traffic.unknown}
+                assert "depends on data" in reasons[f"counters.{name}"]
+            else:
+                assert traffic.counters[name] == measured, name
+
+
+@pytest.mark.parametrize("case", sorted(records()))
+def test_occupancy_equals_the_counter(case: str) -> None:
+    record = records()[case]
+    traffic = estimate(parse_ptx(record["ptx"]), Launch.from_record(record))
+    assert traffic.occupancy is not None
+    assert traffic.occupancy.percent == pytest.approx(
+        record["counters"]["sm__maximum_warps_per_active_cycle_pct"]
+    )
