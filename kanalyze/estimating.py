@@ -196,7 +196,7 @@ class _Estimate:
             time=doc.TimePart({}, None, None),
             flops=total,
             flops_by_unit=by_unit,
-            arithmetic_intensity=total / bytes_least if total and bytes_least else None,
+            arithmetic_intensity=self._intensity(total, bytes_least),
             registers_per_thread=self.resources.registers,
             shared_bytes=self._shared_bytes(),
             arguments={
@@ -208,6 +208,13 @@ class _Estimate:
             assumptions=tuple(self.assumptions),
             unknown=tuple(self.unknown),
         )
+
+    def _intensity(self, operations: float | None, size: int | None) -> float | None:
+        if operations is not None and size:
+            return operations / size
+        missing = "operations or bytes are not known" if size != 0 else "no bytes are moved"
+        self._say("arithmetic_intensity", missing)
+        return None
 
     def _say(self, field: str, reason: str) -> None:
         self.unknown.append(Unknown(field, reason))
