@@ -93,6 +93,14 @@ def test_a_number_at_the_cut_is_not_trusted(name: str, key: str) -> None:
     assert key not in kernel.decoded
 
 
+def test_a_number_at_the_end_of_a_name_of_suspect_length() -> None:
+    name = "cutlass_80_tensorop_bf16_s16816gemm_bgrada_bf16_128x128_64x3_nn_align8"
+    cut = name[: name.index("128x128") + len("128x128")]
+    assert len(cut) == 55
+    assert "tile_n" not in decode(cut).decoded
+    assert decode(cut).decoded["tile_m"] == 128
+
+
 def test_a_number_before_the_cut_is_trusted() -> None:
     decoded = decode("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x3_n...").decoded
     assert decoded["tile_n"] == 64

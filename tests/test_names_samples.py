@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,16 @@ def test_one_grammar_at_most_accepts_a_name(family: str, row: dict[str, object])
         assert first == {kernel.family}
     others = set().union(*ways) - first
     assert others <= {"cutlass_template"}
+
+
+def test_a_decoded_name_is_a_value() -> None:
+    for _, row in ALL:
+        kernel = decode(str(row["name"]))
+        assert pickle.loads(pickle.dumps(kernel)) == kernel
+        assert copy.deepcopy(kernel) == kernel
+        assert hash(kernel) == hash(copy.copy(kernel))
+        with pytest.raises(TypeError):
+            kernel.decoded["op"] = "changed"  # type: ignore[index]
 
 
 def test_to_dict_is_plain() -> None:

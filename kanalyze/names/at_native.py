@@ -6,7 +6,7 @@ The operation is in the functor, which is often a lambda inside ``xxx_kernel_cud
 
 from __future__ import annotations
 
-from kanalyze.names.cpp import ANONYMOUS, Arg, Qualified, read
+from kanalyze.names.cpp import ANONYMOUS, Arg, Qualified, number, read
 from kanalyze.names.reading import Reading
 from kanalyze.names.words import cpp_dtype
 
@@ -36,6 +36,10 @@ _SIGNATURES: dict[str, tuple[str | None, tuple[tuple[str, str], ...]]] = {
     "_scatter_gather_elementwise_kernel": (
         "gather",
         (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
+    ),
+    "unrolled_elementwise_kernel_for_multi_outputs": (
+        "elementwise",
+        (("", _SKIP), ("functor", _FUNCTOR)),
     ),
     "elementwise_kernel_with_index": ("elementwise", (("", _SKIP), ("functor", _FUNCTOR))),
     "reduce_kernel": (
@@ -107,6 +111,8 @@ def transform(r: Reading) -> None:
         _op_of_name(r, comp.text, comp.start)
     for (key, what), arg in zip(parameters, r.name.args(), strict=False):
         if what == _INT:
+            if arg.complete and number(r.text[arg.start : arg.end]) is None:
+                break  # an overload with other parameters (at::native::modern::elementwise_kernel)
             r.number(key, arg)
         elif what == _FUNCTOR:
             _functor(r, "functor", arg)

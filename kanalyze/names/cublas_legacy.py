@@ -13,6 +13,8 @@ TYPES = {
     "tf32": "tf32",
     "cf32": "cf32",
     "int8": "s8",
+    "s8": "s8",
+    "u8": "u8",
     "int32": "s32",
 }
 
@@ -60,6 +62,6 @@ def _types(r: Reading, letter: str) -> None:
     elif acc and known and letter in "shd":
         r.add("dtype_d", ACC_LETTER[letter], acc, "observed")
     if after:
-        r.add("dtype_a", TYPES.get(after.text), after, "observed")
+        r.add("dtype_a", TYPES.get(after.text.partition("x")[0]), after, "observed")
     elif acc and known and letter in "shd":
         r.add("dtype_a", ACC_LETTER[letter], acc, "observed")

@@ -24,7 +24,7 @@ def transform(r: Reading) -> None:
     if word:
         r.add("library", "cudnn", word, "observed")
     if before := r.one("D_TYPE"):
-        r.add("dtype_d", TYPES.get(before.text), before, "observed")
+        r.add("dtype_d", TYPES.get(before.text.partition("x")[0]), before, "observed")
     if after := r.one("A_TYPE"):
         r.add("dtype_a", TYPES.get(after.text.partition("x")[0]), after, "observed")
     if algo := r.one("ALGO_WORD"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 Value = str | int | bool | tuple[str, ...]
@@ -61,9 +62,14 @@ class KernelName:
     family: str
     truncated: bool
     demangled: str | None
-    decoded: Mapping[str, Value]
+    decoded: Mapping[str, Value] = field(hash=False)
     fields: tuple[Field, ...]
     undecoded: tuple[Span, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a read-only mapping be pickled (``multiprocessing``, ``copy``)."""
+        values = (self.name, self.family, self.truncated, self.demangled)
+        return _restore, (*values, dict(self.decoded), self.fields, self.undecoded)
 
     @property
     def text(self) -> str:
@@ -80,19 +86,32 @@ class KernelName:
             "decoded": {key: _plain(value) for key, value in self.decoded.items()},
             "fields": [
                 {
-                    "text": field.text,
-                    "start": field.start,
-                    "end": field.end,
-                    "key": field.key,
-                    "value": _plain(field.value),
-                    "basis": field.basis,
+                    "text": item.text,
+                    "start": item.start,
+                    "end": item.end,
+                    "key": item.key,
+                    "value": _plain(item.value),
+                    "basis": item.basis,
                 }
-                for field in self.fields
+                for item in self.fields
             ],
             "undecoded": [
                 {"text": span.text, "start": span.start, "end": span.end} for span in self.undecoded
             ],
         }
+
+
+def _restore(
+    name: str,
+    family: str,
+    truncated: bool,
+    demangled: str | None,
+    decoded: dict[str, Value],
+    fields: tuple[Field, ...],
+    undecoded: tuple[Span, ...],
+) -> KernelName:
+    proxy = MappingProxyType(decoded)
+    return KernelName(name, family, truncated, demangled, proxy, fields, undecoded)
 
 
 def _plain(value: Value) -> str | int | bool | list[str]:

@@ -29,7 +29,7 @@ _TYPES = {
 
 def transform(r: Reading) -> None:
     """Note what the tokens of ``nccl.lark`` state."""
-    kernel = r.one("DEV") or r.one("OLD") or r.one("SYM")
+    kernel = r.one("DEV") or r.one("OLD") or r.one("SYM") or r.one("OLDEST")
     if kernel:
         r.add("op", "collective", kernel, "generator")
         r.add("library", "nccl", kernel, "generator")
@@ -40,6 +40,9 @@ def transform(r: Reading) -> None:
         ("REDOP", "redop_in_name"),
         ("ALGO", "algo_in_name"),
         ("PROTO", "proto_in_name"),
+        ("OLD_REDOP", "redop_in_name"),
+        ("OLD_ALGO", "algo_in_name"),
+        ("OLD_PROTO", "proto_in_name"),
     ):
         if token := r.one(name):
             r.add(key, token.text, token, "generator")

@@ -30,10 +30,10 @@ def transform(r: Reading) -> None:
     r.named("documented", hv="observed", coop="observed", tma="observed", layout="inferred")
     if nvjet := r.one("NVJET"):
         r.add("op", "gemm", nvjet, "documented")
-        r.add("op_class", "tensorop", nvjet, "observed")
         r.add("library", "cublas", nvjet, "documented")
     if arch := r.one("ARCH_DIGITS"):
         r.arch(arch)
+    _unit(r)
     _types(r)
     if cta := r.one("CTA"):
         r.add("cta_group", int(cta.text), cta, "inferred")
@@ -44,12 +44,21 @@ def transform(r: Reading) -> None:
     if batch := r.one("PTR_BATCH"):
         r.add("ptr_array", True, batch, "inferred")
     _epilogue(r)
-    for name, key in (("A_SCALE", "scale_a"), ("B_SCALE", "scale_b")):
+    for name, key in (("A_SCALE", "scale_a"), ("B_SCALE", "scale_b"), ("D_SCALE", "scale_d")):
         if scale := r.one(name):
             r.add(key, scale.text.lower(), scale, "inferred")
+    if vector := r.one("D_SCALE_VEC"):
+        r.add("scale_vec_d", int(vector.text), vector, "inferred")
     vectors = list(r.all("VEC"))
     if vectors and len({vector.text for vector in vectors}) == 1:
         r.add("scale_vec", int(vectors[0].text), vectors[0], "inferred")
+
+
+def _unit(r: Reading) -> None:
+    """Tensor cores; left open for f32 and f64 operands without the word tf32."""
+    nvjet, tag = r.one("NVJET"), r.one("TAG")
+    if nvjet and tag and (tag.text[0] not in "sdcz" or r.has("TAG_WORD")):
+        r.add("op_class", "tensorop", nvjet, "observed")
 
 
 def _types(r: Reading) -> None:
@@ -76,6 +85,7 @@ def _types(r: Reading) -> None:
 def _epilogue(r: Reading) -> None:
     words = list(r.all("EPI", "EPI_AUX"))
     if words:
-        value = tuple("aux" if word.name == "EPI_AUX" else word.text for word in words)
+        texts = ["aux" if word.name == "EPI_AUX" else word.text for word in words]
+        value = tuple(dict.fromkeys(texts))
         start, end = r.base + words[0].start, r.base + words[-1].end
         r.add_span("epilogue_in_name", value, start, end, "observed")

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from kanalyze.names.grammar import Token
+import re
+
 from kanalyze.names.reading import Reading
 
-_TYPES = {"S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "cf32", "Z": "cf64"}
+_TYPES = {
+    "S": "f32",
+    "D": "f64",
+    "H": "f16",
+    "B": "bf16",
+    "C": "cf32",
+    "Z": "cf64",
+    "I8": "s8",
+    "I": "s32",
+    "F8": "e4m3",
+    "B8": "e5m2",
+}
+_TYPE = re.compile(r"I8|F8|B8|[SDHBCZI]")
+_OLD = re.compile(r"[SDHBCZ]B?H?")
+_KEYS = {
+    3: ("dtype_a dtype_b", "dtype_d", "dtype_acc"),
+    4: ("dtype_a", "dtype_b", "dtype_d", "dtype_acc"),
+}
 _LAYOUTS = {"Ailk": "n", "Alik": "t", "Bljk": "n", "Bjlk": "t"}
 
 
@@ -36,24 +54,25 @@ def transform(r: Reading) -> None:
 
 
 def _types(r: Reading) -> None:
-    """``SB``: A's type and "uses beta". ``HHS_BH``: A's and B's type, D's, the arithmetic's."""
+    """``SB``, ``HBH``: A's and B's type. ``HHS_BH``: A's and B's type, D's, the arithmetic's."""
     token = r.one("TYPES")
     if token is None:
         return
     text = token.text
-    after = next((t for t in r.tokens if t.start == token.end + 1), None)
-    if len(text) == 2 and text[1] == "B" and text[0] in _TYPES:
-        _ab(r, token, text[0])
-    elif len(text) == 3 and all(letter in _TYPES for letter in text):
-        _ab(r, token, text[0])
-        for place, key in ((1, "dtype_d"), (2, "dtype_acc")):
-            start = r.base + token.start + place
-            r.add_span(key, _TYPES[text[place]], start, start + 1, "generator")
-    elif len(text) == 1 and after and after.text == "B" and text in _TYPES:
-        _ab(r, token, text)
-
-
-def _ab(r: Reading, token: Token, letter: str) -> None:
     start = r.base + token.start
-    r.add_span("dtype_a", _TYPES[letter], start, start + 1, "generator")
-    r.add_span("dtype_b", _TYPES[letter], start, start + 1, "generator")
+    after = next((t for t in r.tokens if t.start == token.end + 1), None)
+    parts = list(_TYPE.finditer(text))
+    keys = _KEYS.get(len(parts)) if "".join(p.group() for p in parts) == text else None
+    marks = after.text if after is not None and after.name == "HIGH" else ""
+    if not marks:
+        # Older names: the type, B (uses beta), H (high-precision accumulation) in one word.
+        keys = ("dtype_a dtype_b",) if _OLD.fullmatch(text) else None
+    elif len(parts) == 1 and marks == "B":
+        keys = ("dtype_a dtype_b",)
+    if keys is None:
+        r.add("dtype", None, token)
+        return
+    for key, part in zip(keys, parts, strict=False):
+        for one in key.split():
+            value = _TYPES[part.group()]
+            r.add_span(one, value, start + part.start(), start + part.end(), "generator")

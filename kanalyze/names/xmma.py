@@ -44,6 +44,7 @@ def transform(r: Reading) -> None:
         r.add_span("algo", r.text[start:end], start, end, "observed")
     if r.has("OP_WORD"):
         _product(r)
+    _unit(r)
     if split := r.one("SPLIT"):
         r.add("split_k", True, split, "observed")
     if planar := r.one("PLANAR"):
@@ -65,6 +66,9 @@ def _product(r: Reading) -> None:
     for key, name in (("tensor_layout", "TENSOR_IN"), ("tensor_layout_out", "TENSOR_OUT")):
         if token := r.one(name):
             r.add(key, token.text, token, "observed")
+
+
+def _unit(r: Reading) -> None:
     unit = r.one("TENSOR_WORD") or r.one("GROUP_WORD")
     second = r.one("G2")
     if unit:
