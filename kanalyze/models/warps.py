@@ -101,26 +101,25 @@ class _Counter:
         by_lane, elsewhere = self._split(self.address)
         if by_lane is None:
             return self._lane_by_lane()
-        features: list[Array] = [np.mod(elsewhere, self.rule.period)]
+        features = [np.mod(part, self.rule.period) for part in elsewhere]
         try:
             tree = self._classify(self.condition, features)
         except _MixedError:
             return self._lane_by_lane()
         axes = [a for a in range(self.rank) if a != THREAD]
         codes, weights = self._joint(features, axes)
-        return self._count_classes(by_lane, codes, weights, tree)
+        return self._count_classes(by_lane, codes, weights, tree, len(elsewhere))
 
-    def _split(self, value: Parts) -> tuple[Array | None, Array]:
-        """A value as (array over threads, array over the other axes), if it is such a sum."""
+    def _split(self, value: Parts) -> tuple[Array | None, list[Array]]:
+        """A value as an array over threads and parts over the other axes, if it is such a sum."""
         threads = [p for axes, p in value.parts.items() if axes == (THREAD,)]
         others = [p for axes, p in value.parts.items() if THREAD not in axes]
         if len(threads) + len(others) != len(value.parts):
-            return None, np.zeros((1,) * self.rank, np.int64)
+            return None, []
         lanes = np.zeros(self.shape[THREAD], np.int64)
         for part in threads:
             lanes = lanes + part.reshape(-1)
-        total = parts.dense(parts.of_arrays([np.zeros((1,) * self.rank, np.int64), *others]))
-        return lanes, total
+        return lanes, others
 
     def _classify(self, condition: Condition, features: list[Array]) -> _Tree:
         """The tree with, for each leaf, which feature decides it, and its lanes for each code."""
@@ -128,9 +127,11 @@ class _Counter:
             operands = tuple(self._classify(o, features) for o in condition.operands)
             return _Tree(condition.kind, operands=operands)
         assert condition.leaf is not None
-        by_lane, elsewhere = self._split(condition.leaf.value)
+        by_lane, others = self._split(condition.leaf.value)
         if by_lane is None:
             raise _MixedError
+        nothing = np.zeros((1,) * self.rank, np.int64)
+        elsewhere = parts.dense(parts.of_arrays([nothing, *others]))
         levels, rank = np.unique(by_lane, return_inverse=True)
         if condition.leaf.kind == "negative":  # lanes whose level is below -elsewhere
             code = np.searchsorted(levels, -elsewhere, side="left")
@@ -219,7 +220,8 @@ class _Counter:
     def classes(self) -> Iterator[tuple[Array, Array]]:
         """Bases with the offsets of the lanes that take part, by class."""
         by_lane, elsewhere = self._split(self.address)
-        features: list[Array] = [elsewhere]
+        places = len(elsewhere)
+        features = list(elsewhere)
         try:
             tree = self._classify(self.condition, features) if by_lane is not None else None
         except _MixedError:
@@ -229,23 +231,26 @@ class _Counter:
                 yield np.unique(addresses[active]), np.zeros(1, np.int64)
             return
         codes, _ = self._joint(features, [a for a in range(self.rank) if a != THREAD])
-        order = np.lexsort(codes[:, 1:].T) if codes.shape[1] > 1 else np.arange(len(codes))
-        codes = codes[order]
-        changes = np.any(codes[1:, 1:] != codes[:-1, 1:], axis=1)
+        outcomes = codes[:, places:]
+        order = np.lexsort(outcomes.T) if outcomes.shape[1] else np.arange(len(codes))
+        codes, outcomes = codes[order], outcomes[order]
+        changes = np.any(outcomes[1:] != outcomes[:-1], axis=1)
         for group in np.split(codes, np.flatnonzero(changes) + 1):
             lanes = np.broadcast_to(tree.lanes(group[:1]), (1, self.shape[THREAD]))[0]
             if lanes.any():
-                yield group[:, 0], np.unique(by_lane[lanes])
+                yield group[:, :places].sum(axis=1), np.unique(by_lane[lanes])
 
     # ------------------------------------------------------------ lanes
 
-    def _count_classes(self, by_lane: Array, codes: Array, weights: Array, tree: _Tree) -> Counted:
+    def _count_classes(
+        self, by_lane: Array, codes: Array, weights: Array, tree: _Tree, places: int
+    ) -> Counted:
         tally = _Tally(self.rule)
         step = max(1, _CHUNK // self.shape[THREAD])
         for start in range(0, len(codes), step):
             some = codes[start : start + step]
             active = np.broadcast_to(tree.lanes(some), (len(some), self.shape[THREAD]))
-            addresses = by_lane[None, :] + some[:, :1]
+            addresses = by_lane[None, :] + some[:, :places].sum(axis=1)[:, None]
             tally.add(addresses, active, weights[start : start + step])
         return tally.result()
 
