@@ -1,7 +1,8 @@
 """When a block of the control-flow graph is executed, as a predicate.
 
-What: for each basic block the condition, over threads, blocks and iterations of the loops around it,
-that a thread comes through it — in one iteration of those loops, provided that they are entered.
+What: for each basic block the condition, over threads, blocks and iterations of the loops around
+it, that a thread comes through it — in one iteration of those loops, provided that they are
+entered.
 Formula: a block that post-dominates its dominator is executed when that one is; any other when one
 of its edges is taken. A loop's own exit does not matter: it ends. A way that cannot but end
 in ``trap`` (a failed assertion) is not taken: the launch would not complete.
@@ -10,33 +11,41 @@ Source: control dependence after Ferrante, Ottenstein and Warren (1987).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from kanalyze.address.isa import Flow
 from kanalyze.address.loops import Solved
 from kanalyze.address.registers import branch_sides
 from kanalyze.address.value import Value
-from kanalyze.ptx.cfg import Cfg, Loop, dominators
+from kanalyze.ptx.cfg import Loop, dominators
 
 
-def reach(cfg: Cfg, solved: Solved) -> dict[int, Value]:
+def reach(cfg: Flow, solved: Solved) -> dict[int, Value]:
     """Each reachable block's predicate; unknown leaves where a branch depends on data."""
-    return _Reach(cfg, solved).run()
+    return Reach(cfg, solved).found
 
 
-class _Reach:
-    def __init__(self, cfg: Cfg, solved: Solved):
+class Reach:
+    """The predicates of blocks (``found``) and of edges.
+
+    Args:
+        cfg: the control-flow graph.
+        solved: its branch conditions.
+        failing: blocks that the launch ends in with an error, besides those that end in ``trap``.
+    """
+
+    def __init__(self, cfg: Flow, solved: Solved, failing: Collection[int] = ()):
         self.cfg = cfg
         self.solved = solved
         self.pool = solved.registers.pool
         self.headers = {loop.header: loop for loop in cfg.loops}
         self.found: dict[int, Value] = {}
-        self.alive = _alive(cfg)
+        self.alive = _alive(cfg, failing)
         graph = cfg.graph.subgraph([*self.alive, cfg.exit])
         self.ipdom = dominators(graph.predecessors, graph.successors, cfg.exit)
-
-    def run(self) -> dict[int, Value]:
-        for block in self.cfg.order:
+        for block in cfg.order:
             never = block not in self.alive
             self.found[block] = self.pool.const(0, 1) if never else self._of(block)
-        return self.found
 
     def _of(self, block: int) -> Value:
         above = self.cfg.idom.get(block)
@@ -49,7 +58,7 @@ class _Reach:
         for predecessor in self.cfg.graph.predecessors(block):
             if block in self.headers and predecessor in self.headers[block].body:
                 continue  # a back edge
-            term = self._through(predecessor, block)
+            term = self.edge(predecessor, block)
             total = term if total is None else self._or(total, term)
         assert total is not None
         return total
@@ -75,7 +84,7 @@ class _Reach:
             node = self.ipdom.get(node)
         return node == block
 
-    def _through(self, predecessor: int, block: int) -> Value:
+    def edge(self, predecessor: int, block: int) -> Value:
         """The predicate of the edge ``predecessor`` → ``block``."""
         left = [loop for loop in self._loops_around(predecessor) if block not in loop.body]
         if left:
@@ -117,7 +126,7 @@ class _Reach:
         return self.pool.make("or", 1, left, right)
 
 
-def _alive(cfg: Cfg) -> set[int]:
+def _alive(cfg: Flow, failing: Collection[int]) -> set[int]:
     """The blocks from which the function can be left by other means than ``trap``."""
     pending = [
         block
@@ -127,7 +136,7 @@ def _alive(cfg: Cfg) -> set[int]:
     alive: set[int] = set()
     while pending:
         block = pending.pop()
-        if block not in alive:
+        if block not in alive and block not in failing:
             alive.add(block)
             pending += cfg.graph.predecessors(block)
     return alive

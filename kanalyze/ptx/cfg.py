@@ -212,7 +212,7 @@ def _finish(
     order = reverse_post_order(graph.successors, 0)
     idom = dominators(graph.successors, graph.predecessors, 0)
     ipdom = dominators(graph.predecessors, graph.successors, leave)
-    loops, irreducible = _loops(graph, order, idom)
+    loops, irreducible = natural_loops(graph, order, idom)
     depth = [0] * len(blocks)
     for loop in loops:
         for member in loop.body:
@@ -373,7 +373,9 @@ def dominators(successors: Any, predecessors: Any, start: int) -> dict[int, int]
     return idom
 
 
-def _loops(graph: Any, order: list[int], idom: dict[int, int]) -> tuple[tuple[Loop, ...], bool]:
+def natural_loops(
+    graph: Any, order: list[int], idom: dict[int, int]
+) -> tuple[tuple[Loop, ...], bool]:
     """Return the natural loops, outer ones first, and whether a cycle is in none."""
     number = {node: place for place, node in enumerate(order)}
     latches: dict[int, list[int]] = {}

@@ -20,11 +20,9 @@ from typing import Any
 
 import networkx as nx
 
-from kanalyze.ptx.cfg import Loop, _loops, dominators, reverse_post_order
+from kanalyze.ptx.cfg import Loop, dominators, natural_loops, reverse_post_order
 from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.table import branch_targets, control, may_fall_through
-
-natural_loops = _loops  # shared with PTX
 
 
 @dataclass(frozen=True, slots=True)

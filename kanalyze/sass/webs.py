@@ -1,0 +1,119 @@
+"""Names for what registers hold: the webs of definitions and uses.
+
+The assembler uses a register for many things in turn. Definitions that reach a common use belong
+to one web; a web is named by its unit and a number: ``R5.3``.
+"""
+
+from __future__ import annotations
+
+from kanalyze.sass.cfg import SassCfg
+from kanalyze.sass.ir import SassInstruction
+from kanalyze.sass.registers import definitions, uses
+from kanalyze.sass.table import branch_targets, control
+
+_CALLED = frozenset([*range(16), *range(32, 256)])  # registers that a called function may change
+
+
+class Webs:
+    """Names for what registers hold: one for all definitions that reach a common use.
+
+    A guarded definition leaves the old value where the guard is off, so it shares its name.
+    """
+
+    def __init__(self, cfg: SassCfg):
+        self.cfg = cfg
+        self.defined: dict[int, tuple[str, ...]] = {}  # address → units
+        self._parents: list[int] = []
+        self._names: list[str] = []
+        self._uses: dict[tuple[int, str], int] = {}
+        self._definitions: dict[tuple[int, str], int] = {}
+        ways = self._reaching()
+        for block in cfg.blocks:
+            here = dict(ways.get(block.index, {}))
+            for instruction in block.instructions:
+                for unit in uses(instruction):
+                    self._use(instruction.address, unit, here)
+                for unit in self.defined[instruction.address]:
+                    own = self._definitions[instruction.address, unit]
+                    if instruction.guard is not None:
+                        for other in here.get(unit, ()):
+                            self._join(own, other)
+                    here[unit] = frozenset([own])
+
+    def _reaching(self) -> dict[int, dict[str, frozenset[int]]]:
+        """For each block the definitions of every unit that reach its entry."""
+        last: dict[int, dict[str, frozenset[int]]] = {}
+        for block in self.cfg.blocks:
+            here: dict[str, frozenset[int]] = {}
+            for instruction in block.instructions:
+                units = _defined(instruction)
+                self.defined[instruction.address] = units
+                for unit in units:
+                    number = len(self._parents)
+                    self._parents.append(number)
+                    self._names.append(unit)
+                    self._definitions[instruction.address, unit] = number
+                    here[unit] = frozenset([number])
+            last[block.index] = here
+        entries: dict[int, dict[str, frozenset[int]]] = {}
+        guarded = self._conditional()
+        changed = True
+        while changed:
+            changed = False
+            for index in self.cfg.order:
+                arriving: dict[str, frozenset[int]] = {}
+                for before in self.cfg.graph.predecessors(index):
+                    if before not in last:
+                        continue
+                    for unit, numbers in {**entries.get(before, {}), **last[before]}.items():
+                        if unit in guarded.get(before, ()):
+                            numbers = numbers | entries.get(before, {}).get(unit, frozenset())
+                        arriving[unit] = arriving.get(unit, frozenset()) | numbers
+                if arriving != entries.get(index, {}):
+                    entries[index] = arriving
+                    changed = True
+        return entries
+
+    def _conditional(self) -> dict[int, set[str]]:
+        """For each block the units that are written under a guard alone."""
+        found: dict[int, set[str]] = {}
+        for block in self.cfg.blocks:
+            surely = {u for i in block.instructions if i.guard is None for u in _defined(i)}
+            found[block.index] = {u for i in block.instructions for u in _defined(i)} - surely
+        return found
+
+    def _use(self, address: int, unit: str, here: dict[str, frozenset[int]]) -> None:
+        numbers = sorted(here.get(unit, ()))
+        if numbers:
+            self._uses[address, unit] = numbers[0]
+            for other in numbers[1:]:
+                self._join(numbers[0], other)
+
+    def _root(self, number: int) -> int:
+        while self._parents[number] != number:
+            self._parents[number] = self._parents[self._parents[number]]
+            number = self._parents[number]
+        return number
+
+    def _join(self, one: int, other: int) -> None:
+        first, second = sorted((self._root(one), self._root(other)))
+        self._parents[second] = first
+
+    def _name(self, number: int) -> str:
+        root = self._root(number)
+        return f"{self._names[root]}.{root}"
+
+    def written(self, instruction: SassInstruction, unit: str) -> str:
+        """The name of what an instruction writes to a unit."""
+        return self._name(self._definitions[instruction.address, unit])
+
+    def read(self, instruction: SassInstruction, unit: str) -> str:
+        """The name of what an instruction reads from a unit (its own if nothing is there)."""
+        number = self._uses.get((instruction.address, unit))
+        return unit if number is None else self._name(number)
+
+
+def _defined(instruction: SassInstruction) -> tuple[str, ...]:
+    if control(instruction) == "call" and not branch_targets(instruction):
+        return (*(f"R{n}" for n in sorted(_CALLED)), *(f"P{n}" for n in range(7)))
+    return definitions(instruction)
