@@ -19,6 +19,7 @@ from kanalyze.launched import Cost, Launched
 from kanalyze.models import banks, coalescing
 from kanalyze.models.flops import flops
 from kanalyze.models.footprint import Footprint
+from kanalyze.models.layouts import Layout, best, widest
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
 from kanalyze.pipeline import Settings, Subject, arguments_of, resources_of, subjects_of
@@ -205,6 +206,7 @@ class _Estimate:
                 if not p.type.startswith("*") and p.value is not None
             },
             accesses=rows,
+            layouts=self._layouts(costs),
             assumptions=tuple(self.assumptions),
             unknown=tuple(self.unknown),
         )
@@ -323,6 +325,37 @@ class _Estimate:
             )
             return None
         return sum(int(getattr(cost.counted, part)) for cost in group)
+
+    def _layouts(self, costs: list[Cost]) -> tuple[doc.LayoutPart, ...]:
+        """For each shared array with bank conflicts, a layout that takes fewer wavefronts."""
+        by_variable: dict[str, list[Cost]] = defaultdict(list)
+        for cost, access in zip(costs, self.description.kernel.accesses, strict=True):
+            if access.space == "shared" and access.pointer is not None:
+                by_variable[access.pointer].append(cost)
+        found = []
+        for variable, group in by_variable.items():
+            counted = [c for c in group if c.counted is not None]
+            ideals = [self._ideal(c) for c in counted]
+            now = sum(c.counted.cost for c in counted if c.counted is not None)
+            if len(counted) < len(group) or None in ideals or now <= sum(i or 0 for i in ideals):
+                continue
+            better = best(
+                now,
+                widest([c.access.row.bytes_per_thread or 4 for c in counted]),
+                lambda layout, some=tuple(counted): self._with(layout, some),
+            )
+            if better is not None:
+                found.append(doc.LayoutPart(variable, better[0].words, now, better[1]))
+        return tuple(found)
+
+    def _with(self, layout: Layout, group: tuple[Cost, ...]) -> int | None:
+        total = 0
+        for cost in group:
+            counted = self.launched.cost(cost.access, layout).counted
+            if counted is None:
+                return None
+            total += counted.cost
+        return total
 
     # ------------------------------------------------------------ bytes
 

@@ -17,6 +17,7 @@ from kanalyze.address.value import Value, leaves
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.footprint import Footprint
+from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import Counted, Lanes, Occurrences, Rule, classes, count
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
@@ -79,9 +80,14 @@ class Launched:
 
     # ------------------------------------------------------------ what callers use
 
-    def cost(self, access: AccessValue) -> Cost:
-        """Count one access; only global and shared ones have a rule."""
+    def cost(self, access: AccessValue, layout: Layout | None = None) -> Cost:
+        """Count one access; only global and shared ones have a rule.
+
+        With a ``layout``, as if the shared array were laid out so.
+        """
         rule = rule_of(access)
+        if rule is not None and layout is not None:
+            rule = with_layout(rule, layout)
         if rule is None:
             return Cost(access, None, f"no rule for {access.instruction.opcode}")
         try:

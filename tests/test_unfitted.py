@@ -50,3 +50,22 @@ def test_occupancy_equals_the_counter(case: str) -> None:
     assert traffic.occupancy.percent == pytest.approx(
         record["counters"]["sm__maximum_warps_per_active_cycle_pct"]
     )
+
+
+def test_the_layout_that_removes_conflicts_is_the_one_of_the_padded_kernel() -> None:
+    """The tile of the transpose padded by one float: counted beforehand, and measured."""
+    conflicting, padded = records()["transpose_shared_2048"], records()["transpose_padded_2048"]
+    traffic = estimate(parse_ptx(conflicting["ptx"]), Launch.from_record(conflicting))
+    (layout,) = traffic.layouts
+    assert layout.change == "pad each row of 128 bytes by 4 bytes"
+    name = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+    conflicts = {op: conflicting["counters"][name.format(op)] for op in ("ld", "st")}
+    assert conflicts["ld"] > 30 * 131072
+    then = estimate(parse_ptx(padded["ptx"]), Launch.from_record(padded))
+    assert then.layouts == ()
+    assert layout.wavefronts_then == sum(
+        then.counters[f"shared_{kind}_wavefronts"] or 0 for kind in ("load", "store")
+    )
+    wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+    measured = sum(padded["counters"][wavefronts.format(op)] for op in ("ld", "st"))
+    assert layout.wavefronts_then <= measured < 1.1 * layout.wavefronts_then

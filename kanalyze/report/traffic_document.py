@@ -67,6 +67,16 @@ class Compulsory:
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutPart:
+    """A layout of a shared array that takes fewer wavefronts, counted with it."""
+
+    variable: str
+    change: str
+    wavefronts: int
+    wavefronts_then: int
+
+
+@dataclass(frozen=True, slots=True)
 class OccupancyPart:
     """Blocks and warps that fit on an SM; see `kanalyze.occupancy`."""
 
@@ -133,6 +143,7 @@ class Traffic:
     shared_bytes: int | None
     arguments: Mapping[str, int]
     accesses: tuple[AccessCounts, ...]
+    layouts: tuple[LayoutPart, ...]
     assumptions: tuple[str, ...]
     unknown: tuple[Unknown, ...]
     schema: str = SCHEMA

@@ -73,6 +73,11 @@ def notes(traffic: doc.Traffic) -> list[str]:
     if len(found) > _MOST_NOTES:
         found = [*found[:_MOST_NOTES], f"{len(found) - _MOST_NOTES} more lines cost too much"]
     found += [text for row in merged if (text := _narrow(row))]
+    found += [
+        f"{change.variable}: {change.change}: {whole(change.wavefronts_then)} wavefronts instead of "
+        f"{whole(change.wavefronts)}"
+        for change in traffic.layouts
+    ]
     return [*found, *_of_waves(traffic)]
 
 
