@@ -101,6 +101,17 @@ def test_a_number_at_the_end_of_a_name_of_suspect_length() -> None:
     assert decode(cut).decoded["tile_m"] == 128
 
 
+def test_only_the_last_word_may_be_unfinished() -> None:
+    assert decode("volta_sgemm_128x32_sliced1x4...").family == "cublas_legacy"
+    assert decode("volta_sgemm_128x32_-_sliced1x4_nn...").family == "other"
+    assert decode("nvjet_tst_64x64_64-16_2x1_v_bz_TNT...").family == "other"
+
+
+def test_a_cut_return_type_is_not_the_function() -> None:
+    assert dict(decode("std::enable_if<!(false), void>...").decoded) == {}
+    assert dict(decode("void ...").decoded) == {}
+
+
 def test_a_number_before_the_cut_is_trusted() -> None:
     decoded = decode("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x3_n...").decoded
     assert decoded["tile_n"] == 64

@@ -41,6 +41,7 @@ HOSTILE = {
     "megabyte_cpp": "void at::native::f<" + "a<b, " * 200_000,
     "megabyte_words": "cutlass_tensorop_" + "a_" * 500_000,
     "words_at_the_limit": "cutlass_tensorop_s16816gemm_" + "a_" * 2_000,
+    "types_beyond_the_limit": "sm90_xmma_gemm_" + "f16" * 20_000,
     "types": "sm90_xmma_gemm_" + "f16" * 1_300,
     "digits": "cutlass_80_tensorop_s1688gemm_" + "1" * 4_000,
     "long_number": "void at::native::vectorized_elementwise_kernel<" + "9" * 30_000 + ", a>",

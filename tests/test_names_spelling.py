@@ -108,6 +108,9 @@ def test_a_mangled_name_that_breaks_off_keeps_its_function() -> None:
     assert decode("_Z22ncclDevKernel_SendRecv24ncclDevKernelArgsSto").decoded["function"] == (
         "ncclDevKernel_SendRecv"
     )
+    assert decode("_Z22ncclDevKernel_SendRecv24ncclDevKernelArgsStorageILm40").decoded == {
+        "function": "ncclDevKernel_SendRecv"
+    }
     assert dict(decode("_ZN2at6native29vectorized_elem").decoded) == {}
 
 
@@ -170,6 +173,20 @@ def test_no_family_by_resemblance() -> None:
         "nvjet_tst_64x64_64x16",
     ):
         assert decode(name).family == "other", name
+
+
+def test_the_tile_is_the_instructions_shape_on_sm100_only() -> None:
+    name = "cutlass3x_sm{}_tensorop_gemm_f16_f16_f32_f16_f16_128x64x64_1x1x1_0_tnn_align8"
+    assert decode(name.format(100)).decoded["inst_m"] == 128
+    assert "inst_m" not in decode(name.format(90)).decoded
+
+
+def test_names_are_remembered() -> None:
+    name = "volta_sgemm_32x32_sliced1x4_nn"
+    assert decode(name) is decode(name)
+    assert decode_uncached(name) == decode(name)
+    long = "x" * 100_000
+    assert decode(long) is not decode(long), "long names would fill the memory"
 
 
 def test_explain_tells_each_part() -> None:

@@ -15,8 +15,11 @@ from kanalyze.names.name import Field, KernelName, Span, Value
 from kanalyze.names.reading import Reading, Reject
 from kanalyze.names.text import Prepared, prepare
 
-CACHE_SIZE = 65_536
-"""Distinct names that ``decode`` remembers."""
+CACHE_SIZE = 8_192
+"""Distinct names that ``decode`` remembers (some 4 KB each)."""
+
+_LONGEST_REMEMBERED = 8_192
+"""Longer names are decoded anew each time, so that the memory stays bounded."""
 
 _CUT_LENGTHS = frozenset({55, 63, 64, 100})
 """Lengths at which profilers cut names, some without leaving a mark."""
@@ -35,7 +38,6 @@ _WRAPPERS = frozenset({"Kernel", "Kernel2", "device_kernel"})
 _NOTHING: MappingProxyType[str, Value] = MappingProxyType({})
 
 
-@lru_cache(maxsize=CACHE_SIZE)
 def decode(name: str) -> KernelName:
     """Decode one kernel name; never raises, whatever the string.
 
@@ -45,7 +47,7 @@ def decode(name: str) -> KernelName:
     Returns:
         what the name states. ``family`` is ``other`` when no grammar accepts the name.
     """
-    return decode_uncached(name)
+    return _remembered(name) if len(name) <= _LONGEST_REMEMBERED else decode_uncached(name)
 
 
 def decode_uncached(name: str) -> KernelName:
@@ -60,6 +62,9 @@ def decode_uncached(name: str) -> KernelName:
             return _fallback(name, None, prepared, cut, "mangled")
         return _decode_text(name, spelled, prepare(spelled), "mangled")
     return _decode_text(name, None, prepared, "other")
+
+
+_remembered = lru_cache(maxsize=CACHE_SIZE)(decode_uncached)
 
 
 def _decode_text(
