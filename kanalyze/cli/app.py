@@ -17,6 +17,7 @@ from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest
 COMMANDS = {
     "ptx": "The annotated assembly report of kernels.",
     "traffic": "What one launch moves: requests, sectors, bank conflicts, bytes, occupancy, waves.",
+    "cfg": "Control flow of kernels: blocks, loops, and which branches part the threads of a warp.",
     "ttir": "The TTIR of a Triton kernel, beside its source.",
     "decode": "What the kernels in profilers' output are, and where the time went.",
     "compile": "Write every stage of a Triton kernel; needs no GPU.",

@@ -180,8 +180,12 @@ class BodyReader:
     def _unended(self, cut: scan.Cut) -> int:
         """A statement that runs into a brace."""
         if cut.clean.startswith(".section") and cut.stop == "{":
-            close = self._text.find("}", cut.end)
-            return len(self._text) if close < 0 else close + 1
+            close = scan.SECTION.match(self._text, cut.end + 1)
+            end = len(self._text) if close is None else close.end()
+            text = self._text[cut.start : end]
+            pos = self._source.pos(cut.start)
+            self._body.append(Directive("section", text, pos, self._stack[-1]))
+            return end
         if cut.clean.startswith(".file"):
             return cut.start + len(cut.clean.splitlines()[0])
         self._opaque(cut.start, cut.end, f"found {cut.stop!r}, expected ';'", cut.end)

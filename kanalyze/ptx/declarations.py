@@ -15,7 +15,7 @@ _SLOT = re.compile(
     |([%A-Za-z_$][\w$]*(?:\.[\w$]+)*)|(\d[\w.]*)|("(?:[^"\\]|\\.)*")""",
     re.ASCII | re.VERBOSE,
 )
-_SLOTTED = ("NAME", "NUMBER")
+_SLOTTED = ("NAME", "NUMBER", "STRING")
 _MAX_TREES = 20_000
 
 SPACES = frozenset({"reg", "sreg", "const", "global", "local", "param", "shared", "tex"})
@@ -61,9 +61,9 @@ def bound(start: str, text: str) -> Bound:
         kind = match.lastindex
         if kind == 1:
             return match[0]
+        slots.append((match[0], match.start()))
         if kind == 4:
             return '"'
-        slots.append((match[0], match.start()))
         if kind == 2:
             return "n"
         return "0" if constants.number(match[0]) is not None else match[0]
@@ -154,18 +154,22 @@ class _Words:
         return type_bytes(self.types[-1], width)
 
 
-def _elements(statement: Bound, node: Any) -> int | None:
-    """The product of the dimensions of a declarator; None if one is open."""
+def _dimensions(statement: Bound, node: Any) -> tuple[int | None, ...]:
+    """The dimensions of a declarator; None for one that is open."""
+    return tuple(
+        _value(statement, child.children[0]) if child.children else None
+        for child in node.children
+        if getattr(child, "data", None) == "dimension"
+    )
+
+
+def _elements(dimensions: tuple[int | None, ...]) -> int | None:
+    """The product of dimensions; None if one is open."""
     total = 1
-    for child in node.children:
-        if getattr(child, "data", None) != "dimension":
-            continue
-        if not child.children:
+    for size in dimensions:
+        if size is None:
             return None
-        value = _value(statement, child.children[0])
-        if value is None:
-            return None
-        total *= value
+        total *= size
     return total
 
 
@@ -199,14 +203,21 @@ def parameters(statement: Bound, node: Any, place: Callable[[int], Pos]) -> tupl
     for child in node.children:
         words = _Words(statement, child.children)
         name = next(c for c in child.children if getattr(c, "type", "") == "NAME")
+        dimensions = _dimensions(statement, child)
         made.append(
             Parameter(
-                statement.text(name), words.type, words.element_bytes,
-                _elements(statement, child), words.align, words.pointer,
-                words.pointer_align, place(statement.offset(name)),
+                statement.text(name), words.type, words.element_bytes, _elements(dimensions),
+                words.align, words.pointer, words.pointer_align, place(statement.offset(name)),
+                dimensions, words.space or "param",
             )
         )  # fmt: skip
     return tuple(made)
+
+
+def attributes_of(tree: Any) -> tuple[str, ...]:
+    """The ``.attribute(…)`` of a declaration or header, blanks made even."""
+    found = [c for c in tree.children if getattr(c, "type", "") == "ATTRIBUTE"]
+    return tuple(" ".join(str(token).split()) for token in found)
 
 
 _INITIALIZER = re.compile(r"=\s*(\{[^;]*\}|[^,;{}]+)")
@@ -228,6 +239,7 @@ def variables(text: str, clean: str, pos: Pos, scope: int) -> tuple[Variable, ..
     words = _Words(statement, statement.tree.children)
     if not words.space:
         raise ShapeError("found a declaration without a state space, expected .global, …", 0)
+    attributes = attributes_of(statement.tree)
     made: list[Variable] = []
     waiting = iter(initializers)
     for child in statement.tree.children:
@@ -235,7 +247,7 @@ def variables(text: str, clean: str, pos: Pos, scope: int) -> tuple[Variable, ..
             continue
         kinds = [getattr(c, "data", "") for c in child.children]
         name = statement.text(child.children[0])
-        elements = _elements(statement, child)
+        dimensions = _dimensions(statement, child)
         initializer = next(waiting, None) if "initializer" in kinds else None
         names = [name]
         if "range" in kinds:
@@ -243,8 +255,8 @@ def variables(text: str, clean: str, pos: Pos, scope: int) -> tuple[Variable, ..
             names = [f"{name}{i}" for i in range(min(count, 65536))]
         made.extend(
             Variable(
-                each, words.space, words.type, words.element_bytes, elements, words.align,
-                words.linkage, initializer, pos, scope,
+                each, words.space, words.type, words.element_bytes, _elements(dimensions),
+                words.align, words.linkage, initializer, pos, scope, dimensions, attributes,
             )
             for each in names
         )  # fmt: skip

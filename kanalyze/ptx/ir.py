@@ -64,11 +64,15 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``[base+offset]``; ``coordinates`` for textures and tensor maps (``[map, {%r1, %r2}]``)."""
+    """``[base+offset]``; ``coordinates`` for textures and tensor maps (``[map, {%r1, %r2}]``).
+
+    ``subscript`` tells the spelling ``base[coordinate]`` of the same.
+    """
 
     base: Operand
     offset: int = 0
     coordinates: tuple[Operand, ...] = ()
+    subscript: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,9 @@ class Variable:
     """A variable in a state space: ``.extern .shared .align 16 .b8 smem[];``
 
     ``elements`` is the product of the array dimensions: None for ``[]``, 1 for a scalar.
-    ``element_bytes`` is 0 for types without a size (``.texref``…).
+    ``element_bytes`` is 0 for types without a size (``.texref``…). ``dimensions`` holds the array
+    dimensions one by one (none for a scalar, None for ``[]``), ``attributes`` the texts of
+    ``.attribute(…)``.
     """
 
     name: str
@@ -200,6 +206,8 @@ class Variable:
     initializer: str | None
     pos: Pos
     scope: int = 0
+    dimensions: tuple[int | None, ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int | None:
@@ -225,7 +233,7 @@ class ScopeClose:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Any other directive of a body, as written (``.pragma "nounroll";``, ``.branchtargets``…)."""
+    """Any other directive, as written (``.pragma "nounroll";``, ``.branchtargets``…)."""
 
     name: str
     text: str
@@ -262,7 +270,8 @@ class Parameter:
     """A formal parameter: ``.param .u64 .ptr .global .align 1 gelu_kernel_param_0``.
 
     ``pointer`` is the state space after ``.ptr`` (``generic`` if none is given), None for values.
-    ``elements`` is as in `Variable`.
+    ``elements`` and ``dimensions`` are as in `Variable`. ``space`` is "reg" where a device function
+    takes or returns a register.
     """
 
     name: str
@@ -273,6 +282,8 @@ class Parameter:
     pointer: str | None
     pointer_align: int | None
     pos: Pos
+    dimensions: tuple[int | None, ...] = ()
+    space: str = "param"
 
     @property
     def bytes(self) -> int | None:
@@ -287,7 +298,8 @@ class Function:
     ``body`` is None for a declaration. It is flat: nested ``{ }`` are `ScopeOpen`/`ScopeClose`
     statements, and ``scopes[i]`` is the index of the scope that encloses scope ``i`` (``scopes[0]``
     is -1, the body itself). ``directives`` holds the performance directives, name to numbers:
-    ``{"reqntid": (128,), "maxnreg": (64,)}``.
+    ``{"reqntid": (128,), "maxnreg": (64,)}``; ``pragmas`` the strings of ``.pragma`` in front of
+    the body, with their quotes; ``attributes`` the texts of ``.attribute(…)``.
     """
 
     kind: str
@@ -300,6 +312,8 @@ class Function:
     scopes: tuple[int, ...]
     pos: Pos
     end: Pos
+    pragmas: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def instructions(self) -> Iterator[Instruction]:
@@ -322,7 +336,8 @@ class Module:
 
     ``version`` is "8.7", ``target`` is ("sm_90a",) with further options behind. ``files`` maps
     the numbers that `Loc.file` holds to paths as written. ``directives`` holds the other
-    directives of the module (``.pragma``, ``.alias``…).
+    directives of the module (``.pragma``, ``.alias``…), ``sections`` each ``.section`` with all it
+    holds, as written.
     """
 
     name: str
@@ -335,6 +350,7 @@ class Module:
     diagnostics: tuple[Diagnostic, ...]
     text: str = field(repr=False, compare=False)
     directives: tuple[Directive, ...] = ()
+    sections: tuple[Directive, ...] = ()
 
     @property
     def entries(self) -> tuple[Function, ...]:

@@ -159,6 +159,7 @@ class _ModuleReader:
         self._variables: list[Variable] = []
         self._functions: list[Function] = []
         self._directives: list[Directive] = []
+        self._sections: list[Directive] = []
         self._files: dict[int, str] = {}
         self._locs = Locs()
 
@@ -216,6 +217,7 @@ class _ModuleReader:
             files=MappingProxyType(self._files),
             diagnostics=tuple(self._diagnostics),
             directives=tuple(self._directives),
+            sections=tuple(self._sections),
             text=self._text,
         )
 
@@ -244,11 +246,13 @@ class _ModuleReader:
             path = f"{match['path']}/{leaf}" if inside else leaf or match["path"]
             self._files[int(match["file"])] = path
         elif match["section"]:
-            close = self._text.find("}", match.end())
-            if close < 0:
-                self.error("the section is not terminated, expected '}'", match.start())
+            start, close = match.start(), scan.SECTION.match(self._text, match.end())
+            if close is None:
+                self.error("the section is not terminated, expected '}'", start)
                 return len(self._text)
-            return close + 1
+            text = self._text[start : close.end()]
+            self._sections.append(Directive("section", text, self._source.pos(start)))
+            return close.end()
         elif match["line"] and match["line"].startswith(".loc"):
             self._locs.read(match["line"][4:].partition("//")[0].strip(" \t;"))
         return match.end()
@@ -320,6 +324,7 @@ class _ModuleReader:
         before: list[Any] = []
         after: list[Any] = []
         directives: dict[str, tuple[int, ...]] = {}
+        pragmas: list[str] = []
         for child in statement.tree.children:
             data = getattr(child, "data", None)
             if data is None and child.type == "KIND":
@@ -335,6 +340,7 @@ class _ModuleReader:
             elif data == "tail":
                 numbers = [statement.number(c) for c in child.children[1:] if c.type == "NUMBER"]
                 directives[str(child.children[0])[1:]] = tuple(numbers)
+                pragmas += [statement.text(c) for c in child.children[1:] if c.type == "STRING"]
         returns = self._parameters(statement, before, cut.start)
         formals = self._parameters(statement, after, cut.start)
         read = Body(None, (-1,), cut.end)
@@ -354,6 +360,8 @@ class _ModuleReader:
                 scopes=read.scopes,
                 pos=self._source.pos(cut.start),
                 end=self._source.pos(read.end - 1),
+                pragmas=tuple(pragmas),
+                attributes=declarations.attributes_of(statement.tree),
             )
         )
         return read.end

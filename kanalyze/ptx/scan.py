@@ -55,6 +55,9 @@ PLAIN_INSTRUCTION = re.compile(
 
 BLANK = re.compile(r"(?:\s+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
+#: What a ``.section`` holds behind its ``{``, with the ``}``.
+SECTION = re.compile(r"(?:[^}/]++|//[^\r\n]*+|/)*+\}")
+
 _PIECE = re.compile(
     r"""[^"'/(){};=]++ | (//[^\r\n]*+|/\*.*?\*/) | ("(?:[^"\\\r\n]|\\.)*+") | (.)""",
     re.VERBOSE | re.DOTALL,

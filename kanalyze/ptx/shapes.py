@@ -337,7 +337,7 @@ def _primary(part: Any, index: dict[int | None, int], call: bool = False) -> Bin
     if part.data == "element":
         name = index[part.children[0].start_pos]
         subscript = _binder_of(part.children[1], index)
-        return lambda slots: Address(_simple[slots[name]], 0, (subscript(slots),))
+        return lambda slots: Address(_simple[slots[name]], 0, (subscript(slots),), True)
     if part.data == "parenthesis" and call:
         inner = _binder_of(part.children[0], index)
         return lambda slots: Vector((inner(slots),))

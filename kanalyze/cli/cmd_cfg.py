@@ -1,0 +1,404 @@
+"""``kanalyze cfg``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.cli import options as shared
+from kanalyze.cli import output
+
+if TYPE_CHECKING:
+    from kanalyze.describe import Argument, Description, Sources
+    from kanalyze.models.branches import Branch
+    from kanalyze.pipeline import Subject
+    from kanalyze.ptx import ir
+    from kanalyze.ptx.export import FlowGraph
+    from kanalyze.report import document as doc
+    from kanalyze.report.layout import Page
+
+_LONGEST = 400
+
+
+@click.command("cfg")
+@click.argument("target", metavar="TARGET", shell_complete=shared.complete_target)
+@shared.target_options
+@click.option(
+    "--kernel",
+    "kernels",
+    metavar="NAME",
+    multiple=True,
+    help="Only this kernel, or this device function. Repeatable.  [default: all kernels]",
+)
+@click.option(
+    "--lenient",
+    is_flag=True,
+    help="Statements that cannot be read are warnings: exit 0.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "dot", "graphml"]),
+    default="text",
+    help="Text to read, JSON, GraphViz, or GraphML.  [default: text]",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
+)
+@shared.pager_options
+@shared.file_option
+def command(
+    target: str,
+    options: shared.TargetOptions,
+    kernels: tuple[str, ...],
+    lenient: bool,
+    format_: str,
+    color: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+) -> int:
+    """Control flow of kernels: blocks, loops, and which branches part the threads of a warp.
+
+    TARGET is a bundled kernel, path/to/file.py:kernel, a .ptx file, or - for PTX on standard input.
+
+    \b
+    Examples:
+      kanalyze cfg matmul_relu
+      kanalyze cfg kernel.ptx --kernel my_kernel --format dot | dot -Tsvg -o kernel.svg
+      kanalyze cfg flash_attention --format graphml -o flash.graphml
+    """
+    from kanalyze.ptx import export
+
+    graphs, skipped, exit_code = _read(target, options, kernels, lenient)
+    if format_ == "dot":
+        output.deliver(export.dot([graph.flow for graph in graphs]), file)
+    elif format_ == "graphml":
+        output.deliver(export.graphml([graph.flow for graph in graphs]), file)
+    elif format_ == "json":
+        from kanalyze.report.as_json import dumps
+
+        output.deliver(dumps(_document(graphs, skipped)), file)
+    elif graphs:
+        from kanalyze.report.layout import Page
+
+        to_file = file not in (None, "-")
+        page = Page(output.width_for(width, to_file))
+        for number, graph in enumerate(graphs):
+            if number:
+                page.blank()
+            _show(page, graph)
+        output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file,
+                       pager)  # fmt: skip
+    return exit_code
+
+
+# ---------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """One function: its graph, loops and branches, as they are shown.
+
+    ``conditions`` are the texts of the branches' conditions, None where they are not known.
+    """
+
+    file: str
+    flow: FlowGraph
+    loops: tuple[doc.Loop, ...]
+    members: tuple[tuple[int, list[int], list[int]], ...]  # header, blocks and latches of each
+    unknown: dict[int, str]  # why a loop's trip count is not known
+    branches: tuple[Branch, ...]
+    conditions: tuple[str | None, ...]
+    irreducible: bool
+    unresolved: tuple[ir.Instruction, ...]
+
+
+def _read(
+    target: str, options: shared.TargetOptions, kernels: tuple[str, ...], lenient: bool
+) -> tuple[list[_Graph], list[dict[str, object]], int]:
+    """Read a target: its graphs, what could not be read, and the exit code."""
+    from kanalyze.cli.app import report_error
+    from kanalyze.describe import Sources
+    from kanalyze.errors import UsageError, nearest
+    from kanalyze.pipeline import errors_of
+
+    graphs: list[_Graph] = []
+    skipped: list[dict[str, object]] = []
+    known: dict[str, None] = {}
+    exit_code = 0
+    sources = Sources()
+    for subject in _subjects(target, options):
+        for error in errors_of(subject.module):
+            report_error(error, "warning" if lenient else "error")
+            exit_code = exit_code if lenient else max(exit_code, error.exit_code)
+            line = error.spot.line if error.spot else 0
+            skipped.append({"file": subject.file, "line": line, "reason": error.message})
+        for function in subject.module.functions:
+            if function.body is None:
+                continue
+            known[function.name] = None
+            if function.name in kernels if kernels else function.kind == "entry":
+                graphs.append(_graph(subject, function, sources))
+    for name in kernels:
+        if name not in known:
+            raise UsageError(
+                f"there is no kernel '{name}' in what was read: {nearest(name, known)}"
+            )
+    if not graphs:
+        output.say(f"{output.escaped(target)}: there is no kernel in it", "warning")
+    return graphs, skipped, exit_code
+
+
+def _subjects(target: str, options: shared.TargetOptions) -> Iterator[Subject]:
+    from kanalyze.pipeline import Subject, read_ptx, subjects_of
+    from kanalyze.ptx.parse import parse_ptx_modules
+
+    launch = options.launch()
+    if target == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+        for module in parse_ptx_modules(text, "<stdin>"):
+            yield Subject(module, "<stdin>", launch=launch)
+        return
+    path = Path(target)
+    if path.is_file() and path.suffix != ".py":
+        for module in read_ptx(path):
+            yield Subject(module, target, launch=launch)
+        return
+    yield from subjects_of(target, options.compile_settings(), launch)
+
+
+def _graph(subject: Subject, function: ir.Function, sources: Sources) -> _Graph:
+    from kanalyze.describe import Resources, describe
+    from kanalyze.models.branches import branches
+    from kanalyze.pipeline import arguments_of
+    from kanalyze.ptx.export import flow_graph
+
+    arguments = arguments_of(subject, function, subject.launch)
+    nothing = Resources(reason="not asked for")
+    described = describe(
+        subject.module, function, subject.file, arguments, nothing, (), sources, False
+    )
+    cfg = described.cfg
+    found = branches(cfg, described.found.solved, _extents(function))
+    loops = sorted(cfg.loops, key=lambda loop: loop.header)
+    return _Graph(
+        file=subject.file,
+        flow=flow_graph(cfg, {branch.block: _in_words(branch) for branch in found}),
+        loops=described.kernel.loops,
+        members=tuple((loop.header, sorted(loop.body), list(loop.latches)) for loop in loops),
+        unknown={
+            n: described.found.solved.trips[loop.header].reason or "its condition is not known"
+            for n, loop in enumerate(loops)
+        },
+        branches=found,
+        conditions=_conditions(described, found, arguments, function),
+        irreducible=cfg.irreducible,
+        unresolved=cfg.unresolved,
+    )
+
+
+def _extents(function: ir.Function) -> tuple[int, int, int] | None:
+    given = function.directives.get("reqntid")
+    if not given:
+        return None
+    x, y, z = (*given, 1, 1)[:3]
+    return x, y, z
+
+
+def _conditions(
+    described: Description,
+    found: tuple[Branch, ...],
+    arguments: dict[str, Argument],
+    function: ir.Function,
+) -> tuple[str | None, ...]:
+    """The conditions of branches as text; None where they hold something unknown."""
+    from kanalyze.address.bits import Bits
+    from kanalyze.address.readable import Reader
+    from kanalyze.address.value import unknown_reasons
+
+    extents = dict(zip(("tid.x", "tid.y", "tid.z"), _extents(function) or (), strict=False))
+    loops = sorted(described.cfg.loops, key=lambda loop: loop.header)
+    reader = Reader(
+        names={name: argument.name for name, argument in arguments.items()},
+        bits=Bits(
+            {name: argument.divisor for name, argument in arguments.items()},
+            {name: extent - 1 for name, extent in extents.items()},
+        ),
+        loops={
+            loop.header: shown.counter or f"i_{shown.header}"
+            for loop, shown in zip(loops, described.kernel.loops, strict=True)
+        },
+    )
+    return tuple(
+        None
+        if branch.condition is None or unknown_reasons(branch.condition)
+        else reader.condition(branch.condition)
+        for branch in found
+    )
+
+
+# ---------------------------------------------------------------- showing
+
+_WORDS = {
+    "divergent": "divergent",
+    "warp": "uniform within a warp",
+    "block": "uniform within a block",
+    "unknown": "unknown",
+}
+
+
+def _in_words(branch: Branch) -> str:
+    return _WORDS[branch.kind]
+
+
+def _document(graphs: list[_Graph], skipped: list[dict[str, object]]) -> dict[str, Any]:
+    unknown: list[dict[str, str]] = []
+
+    def say_unknown(field: str, reason: str) -> None:
+        unknown.append({"field": field, "reason": reason})
+
+    functions = []
+    for number, graph in enumerate(graphs):
+        path = f"functions[{number}]"
+        for at, loop in enumerate(graph.loops):
+            if loop.trip_count is None:
+                say_unknown(f"{path}.loops[{at}].trip_count", graph.unknown[at])
+        for at, (branch, condition) in enumerate(
+            zip(graph.branches, graph.conditions, strict=True)
+        ):
+            if condition is None:
+                say_unknown(f"{path}.branches[{at}].condition", branch.reason)
+        functions.append(_function(graph))
+    return {
+        "schema": "kanalyze.cfg/1",
+        "functions": functions,
+        "skipped": skipped,
+        "unknown": unknown,
+    }
+
+
+def _function(graph: _Graph) -> dict[str, Any]:
+    from kanalyze.ptx.write import instruction_text
+
+    hidden = ("index", "branch")
+    return {
+        "file": graph.file,
+        "name": graph.flow.name,
+        "kind": graph.flow.kind,
+        "irreducible": graph.irreducible,
+        "blocks": [
+            {name: value for name, value in asdict(node).items() if name not in hidden}
+            for node in graph.flow.nodes
+        ],
+        "edges": [
+            {"from": e.source, "to": e.target, "kinds": list(e.kinds), "back": e.back}
+            for e in graph.flow.edges
+        ],
+        "loops": [
+            {
+                "header": header,
+                "depth": loop.depth,
+                "blocks": blocks,
+                "latches": latches,
+                "line": loop.line,
+                "last_line": loop.last_line,
+                "trip_count": loop.trip_count,
+            }
+            for loop, (header, blocks, latches) in zip(graph.loops, graph.members, strict=True)
+        ],
+        "branches": [
+            {
+                "block": branch.block,
+                "line": branch.instruction.pos.line,
+                "instruction": instruction_text(branch.instruction),
+                "kind": branch.kind,
+                "reason": branch.reason,
+                "condition": condition,
+                "depends_on": list(branch.depends_on),
+            }
+            for branch, condition in zip(graph.branches, graph.conditions, strict=True)
+        ],
+        "unresolved": [
+            {"line": branch.pos.line, "instruction": instruction_text(branch)}
+            for branch in graph.unresolved
+        ],
+    }
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _show(page: Page, graph: _Graph) -> None:
+    flow = graph.flow
+    counted = [_plural(len(flow.nodes), "block"), _plural(len(graph.loops), "loop")]
+    counted.append(
+        _plural(len(graph.branches), "conditional branch").replace("branchs", "branches")
+    )
+    page.line((flow.name, "title"), (f"  {graph.file}", "dim"))
+    page.line((f"  {', '.join(counted)}", ""))
+    if graph.irreducible:
+        page.line(("  a cycle with more than one entry is in none of the loops", "warn"))
+    for branch in graph.unresolved:
+        page.line((f"  line {branch.pos.line}: the branch's target is not there", "warn"))
+    _show_blocks(page, flow)
+    _show_loops(page, graph)
+    _show_branches(page, graph)
+
+
+def _show_blocks(page: Page, flow: FlowGraph) -> None:
+    page.line(("  blocks", "label"))
+    names = max(len(node.name) + 2 * node.loop_depth for node in flow.nodes)
+    edges: dict[int, list[str]] = {}
+    for edge in flow.edges:
+        target = "exit" if edge.target is None else flow.nodes[edge.target].name
+        edges.setdefault(edge.source, []).append(f"{target} (back)" if edge.back else target)
+    for node in flow.nodes:
+        name = "  " * node.loop_depth + node.name
+        lines = "" if node.line is None else f"{node.line}-{node.last_line}"
+        page.line(
+            (f"    {name:<{names}}  {lines:>11}  {node.instructions:>6}", ""),
+            ("  never reached" if not node.reached else "", "warn"),
+            (f"  -> {', '.join(edges.get(node.index, []))}", "dim"),
+        )
+
+
+def _show_loops(page: Page, graph: _Graph) -> None:
+    if graph.loops:
+        page.line(("  loops", "label"))
+    for number, loop in enumerate(graph.loops):
+        trips = f"{loop.trip_count} trips" if loop.trip_count is not None else "trips unknown: "
+        reason = "" if loop.trip_count is not None else graph.unknown[number]
+        page.line(
+            (f"    {loop.header}", ""),
+            (f"  lines {loop.line}-{loop.last_line}, depth {loop.depth}, ", "dim"),
+            (trips, "" if loop.trip_count is not None else "warn"),
+            (reason, "dim"),
+        )
+
+
+def _show_branches(page: Page, graph: _Graph) -> None:
+    from kanalyze.ptx.write import instruction_text
+
+    if graph.branches:
+        page.line(("  branches", "label"))
+    styles = {"divergent": "warn", "unknown": "dim"}
+    for branch, condition in zip(graph.branches, graph.conditions, strict=True):
+        page.line(
+            (f"    line {branch.instruction.pos.line}", ""),
+            (f"  {instruction_text(branch.instruction)}  ", ""),
+            (_in_words(branch), styles.get(branch.kind, "good")),
+            (f": {branch.reason}", "dim"),
+        )
+        if condition is not None:
+            cut = condition if len(condition) <= _LONGEST else f"{condition[:_LONGEST]}…"
+            page.line(("      if ", "dim"), (cut, ""))
