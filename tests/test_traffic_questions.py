@@ -380,7 +380,7 @@ COPY = """\
     ld.param.u64 %rd2, [copy_param_1];
     mov.u32 %r1, %tid.x;
     mov.u32 %r2, %ctaid.x;
-    mad.lo.s32 %r3, %r2, 256, %r1;
+    mad.lo.s32 %r3, %r2, 1024, %r1;
     mul.wide.u32 %rd3, %r3, 4;
     add.s64 %rd4, %rd2, %rd3;
     ld.global.b32 %r4, [%rd4];
@@ -393,7 +393,7 @@ COPY = """\
 
 def test_19_a_coalesced_copy_of_four_gigabytes() -> None:
     right = expected("19")["coalesced_copy_1Gi_floats"]
-    traffic = estimate(parse_ptx(COPY), launch("copy", (1 << 22,), (256,), "* *"))
+    traffic = estimate(parse_ptx(COPY), launch("copy", (1 << 20,), (1024,), "* *"))
     assert traffic.counters["global_load_requests"] == right["warps"]
     assert traffic.counters["global_load_sectors"] == right["read_sectors"]
     assert per_request(traffic, "load") == {right["sectors_per_request"]}
