@@ -64,6 +64,27 @@ def _family(name: str, form: Form, first: str, what: str, *, wrapped: bool = Fal
     return Family(name, name, module, form, tuple(first.split()), what, wrapped)
 
 
+_CUBLAS = (
+    "cublasLt internal epilogue gemv gemvNSP gemmSN gemmk splitKreduce dot reduce magma scal axpy "
+    "asum nrm copy trsm batch"
+)
+_CUB = "cub thrust rocprim hipcub at cuda nv cccl THRUST"
+_NCCL = " ".join(
+    [
+        "ncclDevKernel ncclDevKernelDebug ncclKernel ncclSymDevKernel ncclSymkDevKernel",
+        "ncclSymmetricDevKernel",
+        *(  # before 2.9: ncclAllReduceRingLLKernel_sum_f32
+            f"nccl{collective}{algorithm}{protocol}Kernel"
+            for collective in ("AllGather", "AllReduce", "Broadcast", "ReduceScatter", "Reduce")
+            for algorithm in ("", "Ring", "Tree", "CollNet")
+            for protocol in ("", "LL")
+        ),
+        "ncclSendRecvKernel",
+    ]
+)
+_COPIES = "Memcpy Memset CUDA FillBuffer " + " ".join(
+    f"Copy{a}To{b}" for a in ("Host", "Device") for b in ("Host", "Device")
+)
 _ARCHS = "maxwell pascal volta turing ampere ada hopper"
 
 FAMILIES: tuple[Family, ...] = (
@@ -72,7 +93,9 @@ FAMILIES: tuple[Family, ...] = (
     _family("flash", "path", "flash pytorch FLASH FlashAttn", "FlashAttention 2/3", wrapped=True),
     _family("cutlass_template", "path", "cutlass", "CUTLASS kernels with their C++ type"),
     _family("cublas_legacy", "word", _ARCHS, "cuBLAS's own matrix products"),
-    _family("cublas_misc", "path", "", "cuBLAS's small kernels: gemv, split-K's second step, dot"),
+    _family(
+        "cublas_misc", "path", _CUBLAS, "cuBLAS's small kernels: gemv, split-K's second step, dot"
+    ),
     _family("nvjet", "word", "nvjet", "cuBLASLt's generated matrix products"),
     _family("xmma", "word", "sm", "matrix products of cuBLAS, cuDNN and TensorRT"),
     _family("cudnn_legacy", "word", f"cudnn trt {_ARCHS}", "cuDNN's older convolutions"),
@@ -84,15 +107,15 @@ FAMILIES: tuple[Family, ...] = (
     _family("triton_inductor", "word", "triton", "kernels that TorchInductor generates"),
     _family("triton_other", "word", "", "other Triton kernels"),
     _family("at_native", "path", "at anonymous softmax", "PyTorch's own kernels (ATen)"),
-    _family("cub_thrust", "path", "", "CUB, Thrust, rocPRIM, hipCUB"),
-    _family("nccl", "word", "", "NCCL and RCCL collectives"),
+    _family("cub_thrust", "path", _CUB, "CUB, Thrust, rocPRIM, hipCUB"),
+    _family("nccl", "word", _NCCL, "NCCL and RCCL collectives"),
     _family("tensile", "word", "Cijk Custom", "AMD Tensile (rocBLAS) and hipBLASLt"),
     _family("miopen_igemm", "word", "igemm", "MIOpen's implicit GEMM convolutions"),
     _family("ck", "path", "ck", "AMD Composable Kernel, CK-Tile"),
     _family("cute_dsl", "word", "kernel", "CUTLASS's CuTe DSL (Python)"),
     _family("deepgemm", "path", "deep", "DeepGEMM"),
     _family("trtllm_gemm", "word", "bmm gemm", "trtllm-gen matrix products"),
-    _family("memop", "raw", "", "copies and fills, not kernels"),
+    _family("memop", "raw", _COPIES, "copies and fills, not kernels"),
     _family("mangled", "fallback", "", "mangled names that cannot be demangled"),
     _family("other", "fallback", "", "every other function"),
 )
