@@ -2,12 +2,12 @@
 
 What: the wavefronts that all accesses of one shared variable would take together if its rows were
 padded, or their 16-byte (4-byte) pieces swizzled.
-Formula: an address ``row * row_bytes + column`` becomes ``row * (row_bytes + padding) + column``, or
-``row * row_bytes + (column xor piece * (row mod pieces))``; the wavefronts are counted again by
+Formula: an address ``row * row_bytes + column`` becomes ``row * (row_bytes + padding) + column``,
+or ``row * row_bytes + (column xor piece * (row mod pieces))``; the wavefronts are counted again by
 `kanalyze.models.banks` with the moved addresses.
 Source: CUDA C++ Best Practices Guide, "Shared Memory in Matrix Multiplication" (padding); the xor
-swizzle as in lecture notes and CUTLASS. Limits: one row length for the whole array; ``ldmatrix`` and
-``stmatrix`` keep rows of 16 bytes together, so only paddings and swizzles of 16 bytes suit them.
+swizzle as in lecture notes and CUTLASS. Limits: one row length for the whole array; ``ldmatrix``
+and ``stmatrix`` keep rows of 16 bytes together: only paddings and swizzles of 16 bytes suit them.
 """
 
 from __future__ import annotations

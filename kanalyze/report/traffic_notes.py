@@ -74,9 +74,9 @@ def notes(traffic: doc.Traffic) -> list[str]:
         found = [*found[:_MOST_NOTES], f"{len(found) - _MOST_NOTES} more lines cost too much"]
     found += [text for row in merged if (text := _narrow(row))]
     found += [
-        f"{change.variable}: {change.change}: {whole(change.wavefronts_then)} wavefronts instead of "
-        f"{whole(change.wavefronts)}"
-        for change in traffic.layouts
+        f"{better.variable}: {better.change}: {whole(better.wavefronts_then)} wavefronts instead "
+        f"of {whole(better.wavefronts)}"
+        for better in traffic.layouts
     ]
     return [*found, *_of_waves(traffic)]
 
