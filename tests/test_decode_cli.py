@@ -129,7 +129,7 @@ def test_hostile_names_steer_nothing(format_: str, tmp_path: Path) -> None:
         assert plain(result.stdout)
         assert plain(result.stderr)
     if format_ == "markdown":
-        assert "<script>" not in run(str(path), "--format", "markdown").stdout
+        assert "<" not in run(str(path), "--format", "markdown").stdout
     if format_ == "json":
         assert json.loads(run(str(path), "--format", "json").stdout)["kernels"][0]["name"] == EVIL
 

@@ -74,7 +74,8 @@ def test_several_files_are_one_profile() -> None:
 
 
 def test_products_and_their_rate() -> None:
-    found = report([Event(SIMT, total_us=1000.0, device=H200, operator=mm(2048, 1024, 512))])
+    operator = mm(2048, 1024, 512)
+    found = report([Event(SIMT, total_us=1000.0, device=H200, operator=operator)] * 3)
     (problem,) = found.kernels[0].problems
     assert (problem.m, problem.n, problem.k, problem.batch, problem.dtype) == (
         2048,
@@ -83,7 +84,7 @@ def test_products_and_their_rate() -> None:
         1,
         "f32",
     )
-    assert problem.flops == 2 * 2048 * 1024 * 512
+    assert (problem.calls, problem.total_us, problem.flops) == (3, 3000.0, 2 * 2048 * 1024 * 512)
     assert problem.tflops == pytest.approx(2 * 2048 * 1024 * 512 / 1e-3 / 1e12)
     known = problem.peak_tflops is not None
     assert known == (problem.peak_share is not None) == (problem.peak_source is not None)
@@ -283,8 +284,8 @@ def test_chains_end_where_something_else_runs() -> None:
     mul = (POINTWISE.replace("add", "mul"), BIG)
     assert ids(report(chain([add, sub, mul]))) == ["unfused-elementwise"]
     assert ids(report(chain([add, sub, (SIMT, None), mul]))) == ["fp32-simt-gemm"]
-    small = Operator("aten::add", ((4096, 4),), ("float",))
-    assert ids(report(chain([add, sub, (mul[0], small)]))) == []  # not as many elements
+    larger = Operator("aten::add", ((4096, 8192),), ("float",))
+    assert ids(report(chain([add, sub, (mul[0], larger)]))) == []  # not as many elements
     assert ids(report(chain([add] * 9))) == []  # the same on nine tensors is no chain
     assert ids(report(chain([add, sub]) + chain([mul], 1000.0, grid=(1, 1, 1)))) != []
     two = chain([add, sub])
@@ -306,6 +307,8 @@ def test_repetitions_are_folded() -> None:
     found = report(chain([(n, BIG) for n in names] * 5))
     (finding,) = found.findings
     assert (finding.numbers["kernels"], finding.numbers["times"]) == (3, 5)
+    assert finding.numbers["read_bytes"] == 6 * 4096 * 4096 * 4
+    assert finding.numbers["fused_bytes_at_least"] == 2 * 4096 * 4096 * 4
 
 
 def test_the_memory_of_chains_is_bounded() -> None:

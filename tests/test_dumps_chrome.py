@@ -215,6 +215,16 @@ def test_boundaries_inside_strings_and_args_are_not_believed(tmp_path: Path) -> 
     assert [e.name for e in found] == [tricky["name"]] * 40
 
 
+def test_a_long_string_of_brackets(tmp_path: Path) -> None:
+    """A string that goes over many pieces, so that brackets are counted while it is open."""
+    path = tmp_path / "t.json"
+    for text in ("}" * 300_000, "{[" * 200_000, '\\"}' * 100_000):
+        path.write_bytes(trace(kernel("a"), kernel("b", x=text), kernel("c")))
+        found, error = events(path)
+        assert error is None
+        assert [e.name for e in found] == ["a", "b", "c"]
+
+
 def test_fields_of_other_types(tmp_path: Path) -> None:
     odd = kernel("odd", device="0", stream=None, grid=["4", 2, 1.0], block=[1, "x", 2])
     odd["ts"], odd["dur"], odd["pid"] = "3.5", None, {"a": 1}

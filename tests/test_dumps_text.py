@@ -547,6 +547,8 @@ def test_which_country() -> None:
     assert form_of(["1.5", "2.25"]).decimal == "."
     assert form_of(["1,5"]).decimal == ","
     assert form_of(["1,234"]).decimal == "."
+    assert form_of(["1.234.567"]).decimal == ","
+    assert form_of(["1.234,567"]).decimal == ","
     assert form_of(["1,234"], semicolons=True).decimal == ","
     assert form_of(["1.234"], whole=["1.234"]).decimal == ","
     assert form_of([]).decimal == "."

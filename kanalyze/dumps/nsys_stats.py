@@ -28,7 +28,7 @@ _ROLES = {
     "registers": ("reg/trd", "registers per thread"),
     "static": ("stcsmem", "static smem"), "dynamic": ("dymsmem", "dynamic smem"),
     "device": ("device",), "stream": ("strm", "stream"),
-    "category": ("category",), "type": ("type",), "time": ("time",), "api": ("num calls",),
+    "category": ("category",), "type": ("type",), "time": ("time",),
 }  # fmt: skip
 _BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9,
           "kib": 1024, "mib": 1 << 20, "gib": 1 << 30}  # fmt: skip
@@ -84,7 +84,7 @@ def columns_of(cells: list[str]) -> Columns | None:
     if "type" in places and "time" in places and "calls" in places and "total" not in places:
         places["total"], units["total"] = places["time"], units["time"]  # nvprof's summary
     timed = ("total" in places and "calls" in places) or "duration" in places
-    if "name" not in places or not timed or "api" in places or len(cells) < 4:
+    if "name" not in places or not timed or len(cells) < 4:
         return None
     if "duration" in places and "start" not in places:
         return None
