@@ -202,6 +202,7 @@ def test_match_sort_top_and_groups() -> None:
     assert {r.name.name for r in found.kernels} == {SIMT, TENSOR}
     assert [r.share for r in found.kernels] == [0.6, 0.3]  # of everything, not of what matches
     assert found.summary.total_us == 90.0
+    assert [g.share for g in found.summary.by_op] == [0.9]
     groups = report(events, group_by="op").groups
     assert [(g.key, g.kernels, g.calls, g.total_us) for g in groups] == [
         ("gemm", 2, 6, 90.0), ("unknown", 1, 1, 10.0)]  # fmt: skip

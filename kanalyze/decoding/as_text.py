@@ -53,7 +53,9 @@ def render(
         for row in report.kernels[: DEFAULT_TOP if top is None else top]:
             _details(page, row)
     _tail(page, report)
-    out.write(page.text(color))
+    tail = page.text(color)
+    if tail.strip():
+        out.write("\n" + tail)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
