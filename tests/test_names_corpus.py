@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from kanalyze.names import decode
+from kanalyze.names import decode, families
+from kanalyze.names.cpp import Source, read
+from kanalyze.names.decode import _read, _subjects
+from kanalyze.names.text import prepare
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "names"
 
@@ -111,6 +115,44 @@ def test_corpus_spans() -> None:
         kernel = decode(row["name"])
         for item in (*kernel.fields, *kernel.undecoded):
             assert kernel.text[item.start : item.end] == item.text
+
+
+def ways(name: str) -> list[set[str]]:
+    """For each thing in the name that can be read: all families whose grammar accepts it."""
+    text = prepare(name).text
+    source = Source(text, False)
+    found = []
+    for subject in _subjects(source, read(source), source.cut):
+        who = set()
+        for family in families():
+            wanted = family.form == subject.form and (family.wrapped or not subject.wrapped)
+            if wanted and _read(family, source, subject) is not None:
+                who.add(family.name)
+        found.append(who)
+    return found
+
+
+def check_one_family(name: str) -> None:
+    kernel = decode(name)
+    accepted = ways(kernel.text.removesuffix(" [clone .kd]"))
+    assert all(len(way) <= 1 for way in accepted), (name, accepted)
+    first = next((way for way in accepted if way), {"other"})
+    nobody = kernel.family in ("mangled", "other") and first == {"other"}
+    assert kernel.family in first or nobody
+
+
+@needs_corpus
+def test_corpus_names_are_accepted_by_one_grammar() -> None:
+    for row in rows():
+        if not decode(row["name"]).truncated:
+            check_one_family(row["name"])
+
+
+@needs_generated
+def test_generated_names_are_accepted_by_one_grammar() -> None:
+    with gzip.open(SHARED / "cutlass_generated.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in itertools.islice(lines, 0, None, 7):
+            check_one_family(json.loads(line)["name"])
 
 
 LAYOUT = {"ColumnMajor": "n", "RowMajor": "t"}

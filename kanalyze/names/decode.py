@@ -166,9 +166,13 @@ def _fallback(
     whole: Qualified | None = None,
 ) -> KernelName:
     source = source or Source(prepared.text, cut)
-    reading = Reading(source.text, Parsed([], None), 0, cut, whole or Qualified(source, (), 0))
-    which = "mangled" if demangled is None and family == "mangled" else "other"
-    fallback(which).transformer()(reading)
+    which = fallback("mangled" if demangled is None and family == "mangled" else "other")
+    found = whole or Qualified(source, (), 0)
+    text = found.head() if which.name == "other" else source.text
+    parsed = parse(which.grammar, text, False) if text else None
+    reading = Reading(source.text, parsed or Parsed([], None), 0, cut, found)
+    if parsed is not None:
+        which.transformer()(reading)
     return _finish(name, demangled, prepared, family, cut, reading)
 
 
