@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kanalyze.address.grid import UnknownValueError
@@ -30,6 +31,7 @@ from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Unknown
 
 DEFAULT_DEVICES = {
+    "sm_75": "T4",
     "sm_80": "A100 SXM 80GB",
     "sm_86": "A10",
     "sm_89": "L40S",
@@ -342,13 +344,14 @@ class _Estimate:
             better = best(
                 now,
                 widest([c.access.row.bytes_per_thread or 4 for c in counted]),
-                lambda layout, some=tuple(counted): self._with(layout, some),
+                partial(self._with, counted),
             )
             if better is not None:
                 found.append(doc.LayoutPart(variable, better[0].words, now, better[1]))
         return tuple(found)
 
-    def _with(self, layout: Layout, group: tuple[Cost, ...]) -> int | None:
+    def _with(self, group: list[Cost], layout: Layout) -> int | None:
+        """Wavefronts of all accesses of a shared array with another layout."""
         total = 0
         for cost in group:
             counted = self.launched.cost(cost.access, layout).counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,15 @@ from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
-from kanalyze.models.warps import Counted, Lanes, Occurrences, Rule, classes, count
+from kanalyze.models.warps import (
+    Counted,
+    Lanes,
+    MisalignedError,
+    Occurrences,
+    Rule,
+    classes,
+    count,
+)
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 
@@ -88,6 +96,8 @@ class Launched:
         rule = rule_of(access)
         if rule is not None and layout is not None:
             rule = with_layout(rule, layout)
+        elif rule is not None:
+            rule = replace(rule, alignment=_alignment(access))
         if rule is None:
             return Cost(access, None, f"no rule for {access.instruction.opcode}")
         try:
@@ -99,6 +109,8 @@ class Launched:
             return Cost(access, None, str(error))
         except TooLargeError:
             return Cost(access, None, "too many different cases to evaluate")
+        except MisalignedError as error:
+            return Cost(access, None, str(error))
 
     def runs(self, block: int) -> BlockRuns:
         """How often a block of the control-flow graph is executed."""
@@ -153,7 +165,7 @@ class Launched:
     def _grid(self, block: int) -> tuple[Grid, Condition]:
         """The axes around a block, and when an iteration number is one that the loop reaches.
 
-        The extent of a loop's axis is its greatest number of iterations anywhere.
+        The extent of a loop's axis is its greatest number of iterations anywhere, at least 1.
         """
         around = sorted(
             (loop for loop in self.cfg.loops if block in loop.body), key=lambda loop: loop.depth
@@ -164,7 +176,7 @@ class Launched:
         extents: dict[int, int] = {}
         for loop in around:
             runs = self._runs_of(loop.header, block)
-            extents[loop.header] = max(0, self._over(dict(extents)).value(runs).high)
+            extents[loop.header] = max(1, self._over(dict(extents)).value(runs).high)
         grid = self._over(extents)
         within = TRUE
         for loop in around:
@@ -202,6 +214,14 @@ class Launched:
 
     def _over(self, loops: dict[int, int]) -> Grid:
         return Grid(self.launch.grid, self.launch.block, self.params, self.addresses, loops)
+
+
+def _alignment(access: AccessValue) -> int:
+    """What the address must be a multiple of, or the device faults."""
+    if access.instruction.base in ("ldmatrix", "stmatrix"):
+        return banks.MATRIX_ROW
+    size = access.row.bytes_per_thread or 1
+    return size if size & (size - 1) == 0 else 1
 
 
 def rule_of(access: AccessValue) -> Rule | None:

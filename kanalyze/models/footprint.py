@@ -42,13 +42,31 @@ class Footprint:
     def mark(self, bases: Array, offsets: Array) -> None:
         """Mark the sectors of ``base + offset`` for all pairs."""
         start = self.low // SECTOR
-        for inside in np.unique(np.mod(bases, SECTOR)):
-            some = np.unique(np.floor_divide(bases[np.mod(bases, SECTOR) == inside], SECTOR))
+        places_within = np.mod(bases, SECTOR)
+        for inside in np.flatnonzero(np.bincount(places_within)):
+            some = np.floor_divide(bases[places_within == inside], SECTOR)
             pattern = np.unique(np.floor_divide(offsets + inside, SECTOR))
+            if self._mark_regular(some, pattern, start):
+                continue
             step = max(1, _CHUNK // max(1, len(pattern)))
             for begin in range(0, len(some), step):
                 places = some[begin : begin + step, None] + pattern[None, :] - start
                 self.marks[places] = True
+
+    def _mark_regular(self, some: Array, pattern: Array, start: int) -> bool:
+        """Mark where the bases lie evenly and patterns do not overlap; else do nothing."""
+        if len(some) < 2:
+            return False
+        step = int(some[1] - some[0])
+        first, last = int(some[0] + pattern[0] - start), int(pattern[-1] - pattern[0])
+        if step <= last or bool((np.diff(some) != step).any()):
+            return False
+        rows = self.marks[first : first + (len(some) - 1) * step].reshape(-1, step)
+        for run in np.split(pattern, np.flatnonzero(np.diff(pattern) != 1) + 1):
+            begin, end = int(run[0] - pattern[0]), int(run[-1] - pattern[0]) + 1
+            rows[:, begin:end] = True
+        self.marks[first + (len(some) - 1) * step + pattern - pattern[0]] = True
+        return True
 
     @property
     def sectors(self) -> int:

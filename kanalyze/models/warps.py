@@ -12,6 +12,7 @@ not part into threads and blocks are evaluated lane by lane, up to a bound on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -41,6 +42,11 @@ class Rule:
 
     period: int
     cost: Callable[[Array, Lanes], Array]
+    alignment: int = 1  # divides the period; addresses must be multiples of it
+
+
+class MisalignedError(Exception):
+    """A lane's address is not a multiple of the width of the access: the device would fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +168,7 @@ class _Counter:
             if axis in involved:
                 continue
             if columns:
-                rows = np.stack([features[i].reshape(-1) for i in columns], axis=1)
-                distinct, counts = np.unique(rows, axis=0, return_counts=True)
+                distinct, counts = distinct_rows([features[i].reshape(-1) for i in columns])
             else:
                 distinct = np.zeros((1, 0), np.int64)
                 counts = np.array([self.shape[axis]])
@@ -282,6 +287,29 @@ class _Counter:
             yield rows[0], rows[1].astype(bool), np.ones(len(rows[0]), np.int64)
 
 
+def distinct_rows(columns: list[Array]) -> tuple[Array, Array]:
+    """Distinct rows of a table given by its columns, with how often each occurs."""
+    lows = [int(c.min()) for c in columns]
+    sizes = [int(c.max()) - low + 1 for c, low in zip(columns, lows, strict=True)]
+    if math.prod(sizes) >= 1 << 62:
+        rows, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+        return rows, counts
+    code = np.zeros(len(columns[0]), np.int64)
+    for column, low, size in zip(columns, lows, sizes, strict=True):
+        code = code * size + (column - low)
+    if math.prod(sizes) <= max(1 << 16, 4 * len(code)):
+        tally = np.bincount(code)
+        found = np.flatnonzero(tally)
+        counts = tally[found]
+    else:
+        found, counts = np.unique(code, return_counts=True)
+    result = []
+    for low, size in zip(reversed(lows), reversed(sizes), strict=True):
+        found, place = np.divmod(found, size)
+        result.append(place + low)
+    return np.stack(result[::-1], axis=1), counts
+
+
 class _MixedError(Exception):
     """A comparison in which threads and blocks do not part."""
 
@@ -328,6 +356,9 @@ class _Tally:
         self.threads += int((active.sum(axis=1) * weights).sum())
         lanes = active.reshape(-1, WARP)
         some = lanes.any(axis=1)
+        off = addresses % self.rule.alignment if self.rule.alignment > 1 else None
+        if off is not None and bool((off[active] != 0).any()):
+            raise MisalignedError(f"misaligned: not a multiple of {self.rule.alignment} bytes")
         costs = self.rule.cost(addresses.reshape(-1, WARP)[some], lanes[some])
         warps = np.repeat(weights, (threads + missing) // WARP)[some]
         for cost in np.unique(costs):
