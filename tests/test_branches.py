@@ -123,6 +123,7 @@ CASES = {
     "elected": ("elect.sync %r1|%p1, -1;", "", "divergent", "elected"),
     "warp slot": ("mov.u32 %r1, %warpid;\nsetp.eq.s32 %p1, %r1, 0;", "", "warp", "by warp"),
     "SM": ("mov.u32 %r1, %smid;\nsetp.eq.s32 %p1, %r1, 0;", "", "block", ""),
+    "set by the driver": ("mov.u32 %r1, %envreg2;\nsetp.eq.s32 %p1, %r1, 0;", "", "block", ""),
     "lane mask": (
         "mov.u32 %r1, %lanemask_lt;\nsetp.eq.s32 %p1, %r1, 0;", "", "divergent", "",
     ),

@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -289,10 +290,10 @@ def corpus(archive: str) -> Iterator[tuple[str, str]]:
 
 @CORPUS
 def test_corpus() -> None:
-    """Every module of every file; the large files are in ``benchmarks/parse.py --round-trip``."""
+    """Every module of every file up to 60 kB, and of every fourth one of the larger files."""
     modules = 0
     for name, text in corpus("corpus.tar.gz"):
-        if len(text) > 60_000:
+        if len(text) > 60_000 and zlib.crc32(name.encode()) % 4:
             continue
         try:
             read = parse_ptx_modules(text, name)

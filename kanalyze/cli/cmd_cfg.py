@@ -169,7 +169,7 @@ def _subjects(target: str, options: shared.TargetOptions) -> Iterator[Subject]:
             yield Subject(module, "<stdin>", launch=launch)
         return
     path = Path(target)
-    if path.is_file() and path.suffix != ".py":
+    if path.is_file() and path.suffix not in (".py", ".ptx", ".cubin", ".fatbin", ".cu"):
         for module in read_ptx(path):
             yield Subject(module, target, launch=launch)
         return

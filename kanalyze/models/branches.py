@@ -253,7 +253,9 @@ def _of_leaf(node: Value, threads: Mapping[str, Array]) -> _Fact:
             level = _BY_LANE if _by_lane(node) else _SAME_IN_BLOCK
             return _Fact(level, None, level == _SAME_IN_BLOCK)
         case "unknown":
-            level = _SHARED.get(_register_of(node), _NOT_KNOWN)
+            register = _register_of(node)
+            known = _SAME_IN_BLOCK if register.startswith("%envreg") else _NOT_KNOWN
+            level = _SHARED.get(register, known)
             return _Fact(level, None, level <= _SAME_IN_WARP)
         case _:
             return _Fact(_NOT_KNOWN)
