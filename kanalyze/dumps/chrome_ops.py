@@ -119,8 +119,8 @@ class Operators:
     def launched_by(self, args: LaunchArgs) -> Operator | None:
         """The operator that launched a kernel, or None.
 
-        Where the external id is the correlation id, the profiler (Kineto before 2024) did not
-        know the operator, and an operator of the same number has nothing to do with it.
+        Where the external id is the correlation id, the profiler did not know the operator (as
+        in traces of 2023), and an operator of the same number has nothing to do with it.
         """
         identity = args.external_id
         if identity is None or identity == args.correlation or self._base is None:

@@ -85,7 +85,7 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
         lines.trouble("the table is cut, expected its closing rule of dashes")
     if not kernels and any(row.time_us > 0 for row in rows):
         lines.trouble(
-            "found a table of operators only (PyTorch before 1.9 lists no kernels), "
+            "found a table of operators only (old PyTorch lists no kernels), "
             "expected rows of kernels",
             start,
         )
