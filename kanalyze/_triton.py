@@ -441,9 +441,19 @@ def _ptxas(text: str, printed: str, kernel: Kernel, capability: int) -> Kanalyze
 
 
 def _spot_of_ptx(ptx: str, number: int, base: int) -> SourceSpot | None:
-    """Return the user's line that a line of PTX comes from: the last ``.loc`` before it."""
+    """Return the user's line that a line of PTX comes from: the last ``.loc`` before it.
+
+    Inside inline assembly it is the last one before that begins: those inside drift.
+    """
     files = {n: Path(name) for n, name in re.findall(r'\.file\s+(\d+)\s+"([^"]+)"', ptx)}
-    for text in reversed(ptx.splitlines()[:number]):
+    before = ptx.splitlines()[:number]
+    for index in range(len(before) - 1, -1, -1):
+        if "// end inline asm" in before[index]:
+            break
+        if "// begin inline asm" in before[index]:
+            before = before[:index]
+            break
+    for text in reversed(before):
         if (found := re.search(_LOC, text)) is None:
             continue
         file, line = files.get(found[1]), int(found[2])

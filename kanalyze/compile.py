@@ -71,7 +71,7 @@ def normalise_arch(text: str) -> int:
     found = re.fullmatch(r"(?:sm|compute)?_?(\d{2,3})([af]?)", text.strip().lower())
     if found and int(found[1]) in known and (not found[2] or int(found[1]) >= 90):
         return int(found[1])
-    raise UsageError(f"unknown architecture '{text}': {nearest(text, ARCHS)}")
+    raise UsageError(f"unknown architecture '{text}': known: {', '.join(ARCHS)}")
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ class Compiled:
 
     name: str
     arch: str
-    ttir: str
-    ttgir: str
-    llir: str
-    ptx: str
-    cubin: bytes
+    ttir: str = field(repr=False)
+    ttgir: str = field(repr=False)
+    llir: str = field(repr=False)
+    ptx: str = field(repr=False)
+    cubin: bytes = field(repr=False)
     resources: Resources
     metadata: dict[str, Any]
     signature: dict[str, str]
@@ -331,9 +331,11 @@ def _signed(kernel: _triton.Kernel, given: Mapping[str, object], signature: str 
             request.values[parameter.name] = parameter.default
     check_complete(kernel.name, kernel.parameters, request.arguments)
     if kernel.configs:
-        parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items()]
+        parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
+        over = [name for name in kernel.config | kernel.options if name in given]
         request.notes.append(
             f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
+            + (f"; given instead: {', '.join(over)}" if over else "")
         )
     return request
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from kanalyze.address import accesses as addresses
 from kanalyze.address.bits import Bits
 from kanalyze.address.loops import WAITS_ON_MBARRIER, TripCount
+from kanalyze.address.reach import reach
 from kanalyze.address.readable import Reader
 from kanalyze.address.value import Value, leaves, unknown_reasons
 from kanalyze.listing import listing
@@ -136,13 +137,14 @@ class _Describer:
         self.file = file
         self.arguments = arguments
         self.resources = resources
-        self.notes = notes
+        self.notes = list(notes)
         self.sources = sources
         self.unknown: list[doc.Unknown] = []
         self.cfg: Cfg = build(function)
         self.variables = {v.name: v for v in module.variables}
         self.variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}
         self.found = addresses.find(self.cfg, self.variables)
+        self.executed = reach(self.cfg, self.found.solved)
         self.threads = self._block_extents()
         self.reader = Reader(
             names={name: a.name for name, a in arguments.items()},
@@ -157,6 +159,17 @@ class _Describer:
 
     def _say_unknown(self, name: str, reason: str) -> None:
         self.unknown.append(doc.Unknown(name, reason))
+
+    def _say_not_understood(self, instructions: list[ir.Instruction]) -> None:
+        """Instructions whose opcode is in no row of the table: counted, and nothing else."""
+        unknown = Counter(i.opcode for i in instructions if table.lookup(i) is None)
+        if not unknown:
+            return
+        listed = ", ".join(f"{n} × {opcode}" for opcode, n in unknown.most_common(5))
+        more = f" and {len(unknown) - 5} more opcodes" if len(unknown) > 5 else ""
+        text = f"{unknown.total()} instructions are not understood: {listed}{more}"
+        self.notes.insert(0, text)
+        self._say_unknown("opcodes", f"{text}; what they access is in no count")
 
     def _block_extents(self) -> tuple[int, int, int] | None:
         given = self.function.directives.get("reqntid")
@@ -217,6 +230,7 @@ class _Describer:
     def run(self, with_listing: bool) -> Description:
         """Make the document."""
         instructions = list(self.function.instructions)
+        self._say_not_understood(instructions)
         rows = [(i, row) for i in instructions if (row := table.memory_access(i)) is not None]
         accesses = self._accesses()
         loops = self._loops()
@@ -258,7 +272,7 @@ class _Describer:
             resources_from=self.resources.tool,
             tensor_core=doc.TensorCore(per_warp["mma"], per_warp["wgmma"], per_warp["tcgen05"]),
             findings=(),
-            notes=self.notes,
+            notes=tuple(self.notes),
             listing=(),
         )
         if with_listing:
@@ -324,12 +338,13 @@ class _Describer:
     def _access(self, index: int, access: addresses.AccessValue, stage: str | None) -> doc.Access:
         row, instruction = access.row, access.instruction
         reasons = access.reasons
+        if "tensor" in instruction.parts:  # the operand is the descriptor, not the data
+            reasons = ["a tensor map says where the data is (TMA)"]
         text = None if reasons else self.reader.address(access.address, self.pointers)
         if reasons:
             self._say_unknown(f"accesses[{index}].address", reasons[0])
-        condition = (
-            self.reader.condition(access.condition) if access.condition is not None else None
-        )
+        when = self._when(access)
+        condition = self.reader.condition(when) if when is not None else None
         pattern = self._pattern(access)
         block = self.cfg.blocks[access.block]
         guard = instruction.guard
@@ -349,7 +364,7 @@ class _Describer:
             address=text,
             shared_address=self._shared(access),
             reason=reasons[0] if reasons else None,
-            pointer=self._base(access.address),
+            pointer=None if "tensor" in instruction.parts else self._base(access.address),
             condition=condition,
             condition_source=mask,
             bytes_per_warp=pattern.bytes_per_warp if pattern else None,
@@ -361,17 +376,37 @@ class _Describer:
             source=self._source(instruction.loc),
         )
 
+    def _when(self, access: addresses.AccessValue) -> Value | None:
+        """When the access is executed: its guard, and the branches that lead to its block.
+
+        Branches that are the same for the whole launch say nothing of an access and are left out.
+        """
+        reached = self.executed.get(access.block)
+        parts = leaves(reached, "special") if reached is not None else []
+        if reached is None or not any(p.payload.startswith(("tid", "ctaid", "lane")) for p in parts):
+            return access.condition
+        if access.condition is None:
+            return reached
+        return self.found.solved.registers.pool.make("and", 1, reached, access.condition)
+
     def _shared(self, access: addresses.AccessValue) -> str | None:
         if access.shared is None or unknown_reasons(access.shared):
             return None
         return self.reader.address(access.shared, self.pointers)
 
     def _pattern(self, access: addresses.AccessValue) -> lanes.WarpPattern | None:
-        size = access.row.bytes_per_thread
-        if self.threads is None or size is None or access.row.kind in ("bulk_load", "bulk_store"):
+        row = access.row
+        size = row.bytes_per_thread
+        if self.threads is None or size is None or row.kind in ("bulk_load", "bulk_store"):
             return None
+        if row.space == "local":
+            return lanes.WarpPattern(lanes.WARP * size, "each thread in memory of its own", ())
         offsets = lanes.lane_offsets(access.address, self.threads, self.values)
-        return lanes.warp_pattern(offsets, size) if offsets is not None else None
+        if offsets is None:
+            return None
+        if access.instruction.base in ("ldmatrix", "stmatrix"):  # rows of 16 bytes, 8 a matrix
+            return lanes.warp_pattern(offsets[: 8 * row.vector], lanes.MATRIX_ROW)
+        return lanes.warp_pattern(offsets, size)
 
     # ------------------------------------------------------------ what it adds up to
 
@@ -469,7 +504,7 @@ class _Describer:
         while True:  # the bound by 0 or 1 is what "once it is entered" means
             if count.op in ("maxs", "maxu") and count.args[1].op == "const":
                 count = count.args[0]
-            elif count.op == "select" and count.args[2].unsigned == 0:
+            elif count.op == "select" and count.args[2].unsigned in (0, 1):
                 count = count.args[1]
             else:
                 break

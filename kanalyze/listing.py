@@ -15,15 +15,17 @@ from kanalyze.report import document as doc
 from kanalyze.source import SourceFile
 
 _SYNCHRONISATION = {
+    "bar.warp": "waits for the lanes of the warp",
     "bar": "waits for all threads of the block",
+    "barrier.cluster": "waits for all threads of the cluster",
     "barrier": "waits for all threads of the block",
     "cp.async.commit_group": "closes a group of asynchronous copies",
-    "cp.async.wait_group": "waits until at most {} group(s) of copies are under way",
+    "cp.async.wait_group": "waits until at most {} of the groups of copies are under way",
     "cp.async.wait_all": "waits for all asynchronous copies",
     "mbarrier.try_wait": "waits on an mbarrier",
     "wgmma.fence": "orders registers before wgmma",
     "wgmma.commit_group": "closes a group of wgmma",
-    "wgmma.wait_group": "waits until at most {} group(s) of wgmma are under way",
+    "wgmma.wait_group": "waits until at most {} of the groups of wgmma are under way",
     "tcgen05.commit": "signals an mbarrier when the tensor core is done",
     "tcgen05.wait": "waits for tensor-memory accesses",
 }
@@ -45,7 +47,9 @@ def in_words(access: doc.Access) -> str:
         parts.append(f"{access.bytes_per_thread} B{' in all' if bulk else ' per thread'}")
     if access.bytes_per_warp is not None:
         parts.append(f"{access.bytes_per_warp} B per warp")
-    if access.kind in ("load", "store") and access.vector > 1:
+    if access.opcode.startswith(("ldmatrix", "stmatrix")):
+        parts.append(f"{access.vector} 8x8 matri{'ces' if access.vector > 1 else 'x'}")
+    elif access.kind in ("load", "store") and access.vector > 1:
         parts.append(f"v{access.vector}.b{access.element_bits}")
     elif access.kind in ("load", "store"):
         parts.append(f"b{access.element_bits}")

@@ -317,6 +317,8 @@ def with_value(parameter: Parameter, stated: Argument | None, value: object) -> 
         return specialise(parameter, value)
     if stated.type.startswith("*"):
         raise UsageError(f"'{name}' is a pointer ({stated.type}) and takes no value")
+    if stated.type != "constexpr" and not isinstance(value, int | float):
+        raise UsageError(f"'{name}' is set to {value!r}: expected a number ({stated.type})")
     if stated.type == "constexpr" and stated.value != value:
         raise UsageError(f"'{name}' is set to {value!r}, and the signature says {stated.value!r}")
     if DIVISIBLE_BY_16 in stated.facts and (not isinstance(value, int) or value % 16):

@@ -115,7 +115,7 @@ class Pool:
                 return args[1]
             if args[0].op == "const":
                 return args[1] if args[0].payload else args[2]
-            return None
+            return self._next_turn(bits, *args)
         if op in ("zext", "sext", "trunc"):
             (arg,) = args
             if arg.bits == bits:
@@ -153,6 +153,25 @@ class Pool:
             total = self.const(left.args[1].payload + number, bits)
             return self.make("add", bits, left.args[0], total)
         return None
+
+    def _next_turn(self, bits: int, condition: Value, yes: Value, no: Value) -> Value | None:
+        """``0 if y % n + 1 > n - 1 else y % n + 1``, a counter that goes round, is (y + 1) % n."""
+        if condition.op == "xor" and condition.args[1].unsigned == 1:
+            condition, yes, no = condition.args[0], no, yes
+        if yes.unsigned != 0 or no.op != "add" or no.args[1].unsigned != 1:
+            return None
+        turn = no.args[0]
+        number = turn.args[1].unsigned if turn.op == "remu" else None
+        if number is None or condition.op not in ("lts", "ltu", "eq"):
+            return None
+        if condition.op == "eq":
+            ends = condition.args[0] is no and condition.args[1].unsigned == number
+        else:
+            ends = condition.args[1] is no and condition.args[0].unsigned == number - 1
+        if not ends:
+            return None
+        later = self.make("add", bits, turn.args[0], self.const(1, bits))
+        return self.make("remu", bits, later, turn.args[1])
 
     def substitute(self, value: Value, by: Mapping[Value, Value]) -> Value:
         """``value`` with nodes replaced; iterative, so depth does not matter."""

@@ -19,6 +19,7 @@ import numpy as np
 from kanalyze.address.value import Value, evaluate, leaves
 
 WARP = 32
+MATRIX_ROW = 16  # bytes of a row of ldmatrix and stmatrix
 _TRIALS = (4096, 12288, 81920)  # values for arguments that are not known, multiples of 4096
 
 
