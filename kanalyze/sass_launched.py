@@ -14,11 +14,10 @@ call, loops that wait for something, and parts of a warp that do not meet again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import cast
+from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.address.reach import Reach
 from kanalyze.address.registers import Answer, Request, follow_code
 from kanalyze.address.sass_isa import SassIsa, parameter_places
+from kanalyze.address.transfer import warp_uniform
 from kanalyze.address.value import Pool, Value
 from kanalyze.launch import Launch
 from kanalyze.launched import BlockRuns, Launched
@@ -37,17 +37,11 @@ from kanalyze.models import banks
 from kanalyze.models.warps import Counted, Lanes, Rule, count
 from kanalyze.ptx import ir as ptx_ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.sass.calls import called_twice, failing_blocks
 from kanalyze.sass.cfg import SassBlock, SassCfg
-from kanalyze.sass.counts import before_join
+from kanalyze.sass.counts import CLASSES, access_class, before_join
 from kanalyze.sass.ir import SassInstruction, SassModule
 from kanalyze.sass.memory import SassAccess, memory_access
-from kanalyze.sass.table import branch_targets, control, tensor_core
-
-CLASSES = (
-    "global load", "global store", "global atomic", "asynchronous copy", "shared load",
-    "shared store", "shared atomic", "matrix load", "matrix store", "local load", "local store",
-    "tensor", "barrier",
-)  # fmt: skip
 
 
 def _nothing(addresses: Array, lanes: Lanes) -> Array:
@@ -70,12 +64,12 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedCost:
-    """An instruction that reads or writes shared memory.
+class AccessCost:
+    """An instruction that reads or writes global or shared memory.
 
-    ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part
-    (None: not known). ``wavefronts`` are those without arbitration between warps; None with the
-    reason where the addresses are not known.
+    ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part.
+    ``wavefronts`` are those of shared memory without arbitration between warps (None for global
+    memory). What is not known is None, with the reason.
     """
 
     instruction: SassInstruction
@@ -107,10 +101,7 @@ class SassLaunched:
         self.cfg = cfg
         pool = Pool()
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters))
-        wanted = [
-            Request(instruction, ((access.address, 32),))
-            for _, instruction, access in _shared_accesses(cfg)
-        ]
+        wanted = [_request(*found[1:]) for found in _accesses(cfg)]
         registers = follow_code(cfg, isa, pool, wanted)
         self._answers = dict(
             zip((request.instruction.address for request in wanted), registers.answers, strict=True)
@@ -123,7 +114,7 @@ class SassLaunched:
         solved = solve(registers)
         self._reach = Reach(cfg, solved, failing_blocks(cfg, module))
         self._axes = _Axes(cfg, Addresses((), solved), self._reach, params, launch)
-        self._repeated = _called_twice(cfg)
+        self._repeated = called_twice(cfg)
 
     # ------------------------------------------------------------ blocks
 
@@ -135,27 +126,47 @@ class SassLaunched:
     def _runs(self, block: int) -> BlockRuns:
         if block in self._repeated:
             return BlockRuns(None, None, "a subroutine that is called from several places")
-        runs = self._axes.runs(block)
-        if runs.warps is None or before_join(self.cfg.blocks[block]):
-            return runs
-        return runs
+        if any(self.cfg.dominates(place, block) for place in self._apart):
+            return BlockRuns(None, None, "threads of a warp that went different ways stay apart")
+        return self._axes.runs(block)
+
+    @cached_property
+    def _apart(self) -> frozenset[int]:
+        """The blocks where ways meet, but not the threads of a warp that took them."""
+        found = set()
+        for block in self.cfg.order:
+            if len(self._ways(block)) > 1 and not before_join(self.cfg.blocks[block]):
+                runs, arriving = self._axes.runs(block).warps, self._arriving(block)
+                if runs is not None and arriving is not None and arriving > runs:
+                    found.add(block)
+        return frozenset(found)
+
+    def _ways(self, block: int) -> list[int]:
+        """The blocks that lead into a block, without those that jump back to it."""
+        loops = [loop for loop in self.cfg.loops if loop.header == block]
+        return [
+            before
+            for before in self.cfg.graph.predecessors(block)
+            if before in self._reach.alive and not any(before in loop.body for loop in loops)
+        ]
 
     @cached_property
     def arrivals(self) -> dict[int, int | None]:
-        """For blocks that hold a ``BSYNC``: how many parts of warps arrive; None: unknown."""
+        """For blocks with a ``BSYNC``: how many parts of warps arrive there; None: unknown."""
         return {
-            block: self._arrivals(block)
+            block: self._arriving(block)
             for block in self.cfg.order
-            if before_join(self.cfg.blocks[block])
+            if before_join(self.cfg.blocks[block]) and block not in self._axes.headers
         }
 
-    def _arrivals(self, block: int) -> int | None:
+    def _arriving(self, block: int) -> int | None:
         """The warps of each way into the block, added up."""
+        ways = self._ways(block)
+        if len(ways) == 1:
+            return self._axes.runs(block).warps
         total = 0
-        for predecessor in self.cfg.graph.predecessors(block):
-            if predecessor not in self._reach.alive:
-                continue
-            arriving = self._axes.arriving(predecessor, block)
+        for way in ways:
+            arriving = self._axes.arriving(way, block)
             if arriving is None:
                 return None
             total += arriving
@@ -167,13 +178,14 @@ class SassLaunched:
         """Executed warp instructions: all, or those for which ``which`` holds."""
         total = 0
         reason: str | None = None
+        arrivals = self.arrivals
         for index, runs in self.block_runs.items():
             block = self.cfg.blocks[index]
             apart = before_join(block)
             for place, instruction in enumerate(block.instructions):
                 if which is not None and not which(instruction):
                     continue
-                amount = self.arrivals[index] if place < apart else runs.warps
+                amount = arrivals.get(index, runs.warps) if place < apart else runs.warps
                 if amount is not None:
                     total += amount
                 elif reason is None:
@@ -196,40 +208,37 @@ class SassLaunched:
     @cached_property
     def by_class(self) -> dict[str, Total]:
         """Executed warp instructions of each of `CLASSES`; dummies are among the loads."""
-        return {
-            name: self.executed(lambda i, name=name: classify_access(i) == name)  # type: ignore[misc]
-            for name in CLASSES
-        }
+        return {name: self.executed(partial(_is_of, name)) for name in CLASSES}
 
-    # ------------------------------------------------------------ shared memory
+    # ------------------------------------------------------------ accesses
 
     @cached_property
-    def shared(self) -> tuple[SharedCost, ...]:
-        """Every instruction that loads from or stores to shared memory, dummies included."""
-        return tuple(self._shared(*found) for found in _shared_accesses(self.cfg))
+    def accesses(self) -> tuple[AccessCost, ...]:
+        """Loads, stores and copies of global and shared memory, dummies included."""
+        return tuple(self._cost(*found) for found in _accesses(self.cfg))
 
-    def _shared(
+    def _cost(
         self, block: SassBlock, instruction: SassInstruction, access: SassAccess
-    ) -> SharedCost:
+    ) -> AccessCost:
+        def result(executed: int | None, *rest: Any) -> AccessCost:
+            return AccessCost(instruction, access, block.index, executed, *rest)
+
+        shared = access.space == "shared"
         runs = self.block_runs.get(block.index)
-        executed = 0 if runs is None else runs.warps
-        if access.dummy or runs is None:
-            return SharedCost(instruction, access, block.index, executed, 0, 0, None)
-        rule = _rule(access)
-        answer = self._answers[instruction.address]
+        if runs is None or access.dummy:
+            return result(runs.warps if runs else 0, 0, 0 if shared else None, None)
         if runs.warps is None:
-            return SharedCost(instruction, access, block.index, None, None, None, runs.reason)
+            return result(None, None, None, runs.reason)
+        answer = self._answers[instruction.address]
         active = self._axes.counted(_EXECUTED, answer, None)
-        cost = self._axes.counted(rule, answer, answer.values[0])
-        return SharedCost(
-            instruction,
-            access,
-            block.index,
-            executed,
-            active.requests if isinstance(active, Counted) else None,
-            cost.cost if isinstance(cost, Counted) else None,
-            None if isinstance(cost, Counted) else cost,
-        )
+        if isinstance(active, str):
+            return result(runs.warps, None, None, active)
+        if not shared:
+            return result(runs.warps, active.requests, None, None)
+        cost = self._axes.counted(_rule(access), answer, answer.values[0])
+        if isinstance(cost, str):
+            return result(runs.warps, active.requests, None, cost)
+        return result(runs.warps, active.requests, cost.cost, None)
 
     @property
     def shared_load_wavefronts(self) -> Total:
@@ -242,7 +251,11 @@ class SassLaunched:
         return self._wavefronts("store")
 
     def _wavefronts(self, kind: str) -> Total:
-        costs = [cost for cost in self.shared if cost.access.kind.endswith(kind)]
+        costs = [
+            cost
+            for cost in self.accesses
+            if cost.access.space == "shared" and cost.access.kind.endswith(kind)
+        ]
         total = sum(cost.wavefronts or 0 for cost in costs)
         reasons = [cost.reason for cost in costs if cost.wavefronts is None]
         return Total(None if reasons else total, reasons[0] if reasons else None, total)
@@ -267,15 +280,18 @@ class _Axes(Launched):
         self.params = params
         self.addresses = {}
         self._grids = {}
+        self.headers = {loop.header for loop in cfg.loops}
 
     def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | str:
         """Count an instruction by a rule; the reason where it cannot be told."""
         try:
             grid, within = self._grid(answer.block)
             condition = both(within, self._reached(grid, answer.block))
-            if answer.guard is not None:
-                (guard,) = self.found.solved.resolve([answer.guard], answer.block)
-                condition = both(condition, grid.condition(guard))
+            copied = [value for value in answer.values if value.bits == 1]  # of LDGSTS
+            for value in [answer.guard, *copied]:
+                if value is not None:
+                    (held,) = self.found.solved.resolve([value], answer.block)
+                    condition = both(condition, grid.condition(held))
             where = parts.number(0, grid.dimensions)
             if address is not None:
                 (resolved,) = self.found.solved.resolve([address], answer.block)
@@ -288,6 +304,11 @@ class _Axes(Launched):
 
     def arriving(self, predecessor: int, block: int) -> int | None:
         """Warps of which a thread takes the edge ``predecessor`` → ``block``; None: unknown."""
+        for loop in self.cfg.loops:  # threads that leave a loop one after the other
+            if predecessor in loop.body and block not in loop.body:
+                trip = self.found.solved.trips[loop.header].count
+                if trip is None or not warp_uniform(trip):
+                    return None
         try:
             grid, within = self._grid(block)
             condition = both(within, self._reached(grid, block))
@@ -298,37 +319,27 @@ class _Axes(Launched):
             return None
 
 
-# ---------------------------------------------------------------- what the text says
+# ---------------------------------------------------------------- accesses
 
 
-def classify_access(instruction: SassInstruction) -> str | None:
-    """The one of `CLASSES` that an instruction belongs to."""
-    if tensor_core(instruction) is not None:
-        return "tensor"
-    if instruction.base == "BAR":
-        return "barrier"
-    access = memory_access(instruction)
-    if access is None:
-        return None
-    kinds = {"async_copy": "asynchronous copy", "matrix_load": "matrix load",
-             "matrix_store": "matrix store"}  # fmt: skip
-    if access.kind in kinds:
-        return kinds[access.kind]
-    kind = "atomic" if access.kind == "reduction" else access.kind
-    name = f"{access.space} {kind}"
-    return name if name in CLASSES else None
+def _is_of(name: str, instruction: SassInstruction) -> bool:
+    return access_class(instruction) == name
 
 
-def _shared_accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAccess]]:
+def _accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAccess]]:
+    kinds = ("load", "store", "matrix_load", "matrix_store", "async_copy")
     for block in cfg.blocks:
         for instruction in block.instructions:
             access = memory_access(instruction)
-            if (
-                access is not None
-                and access.space == "shared"
-                and access.kind in ("load", "store", "matrix_load", "matrix_store")
-            ):
+            if access and access.space in ("global", "shared") and access.kind in kinds:
                 yield block, instruction, access
+
+
+def _request(instruction: SassInstruction, access: SassAccess) -> Request:
+    """Of shared memory the address is wanted, of a copy the predicate under which it reads."""
+    if access.space == "shared":
+        return Request(instruction, ((access.address, 32),))
+    return Request(instruction, ((access.copy_if, 1),) if access.copy_if is not None else ())
 
 
 def _rule(access: SassAccess) -> Rule:
@@ -336,36 +347,3 @@ def _rule(access: SassAccess) -> Rule:
     if access.kind.startswith("matrix"):
         return banks.rule(kind, banks.MATRIX_ROW, access.vector)
     return banks.rule(kind, access.bytes_per_thread or banks.WORD)
-
-
-def failing_blocks(cfg: SassCfg, module: SassModule) -> frozenset[int]:
-    """The blocks in which the launch ends with an error: a trap, a failed assertion.
-
-    A call of another section is one of ``__assertfail`` if that is the only function which the
-    listing names and does not hold.
-    """
-    named = set(re.findall(r"\.type\s+([\w$]+),@function", module.text))
-    named -= {function.name for function in module.functions}
-    asserts = named == {"__assertfail"}
-    found: set[int] = set()
-    for block in cfg.blocks:
-        for instruction in block.instructions:
-            call = control(instruction) == "call" and not branch_targets(instruction)
-            if instruction.opcode.startswith("BPT.TRAP") or (call and asserts):
-                found.add(block.index)
-    return frozenset(found)
-
-
-def _called_twice(cfg: SassCfg) -> frozenset[int]:
-    """The blocks of subroutines that several places call."""
-    callers: dict[int, int] = {}
-    for block in cfg.blocks:
-        last = block.instructions[-1] if block.instructions else None
-        if last is not None and control(last) == "call":
-            for called in cfg.graph.successors(block.index):
-                if called != block.index + 1:
-                    callers[called] = callers.get(called, 0) + 1
-    again = {called for called, times in callers.items() if times > 1}
-    return frozenset(
-        block for block in cfg.order if any(cfg.dominates(called, block) for called in again)
-    )

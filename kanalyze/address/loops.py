@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kanalyze.address.linear import Sum, combine, sum_of, value_of
+from kanalyze.address.pairs import halves, joined, lower_sum, pair
 from kanalyze.address.registers import Registers, branch_sides
 from kanalyze.address.value import Value, evaluate, in_order, leaves, unknown_reasons
 
@@ -124,6 +125,7 @@ class _Loop:
             ]
             if len(set(resolved)) == 1:
                 following[phi] = resolved[0]
+        self._solve_pairs(starts, following, layer)
         progress = True
         while progress:
             progress = False
@@ -172,6 +174,31 @@ class _Loop:
             grown = self.pool.make("mul", phi.bits, self._iteration(phi.bits), step)
             return self.pool.make("add", phi.bits, start, grown)
         return self._cycle(phi, start, next_value)
+
+    def _solve_pairs(
+        self, starts: dict[Value, Value], following: dict[Value, Value], layer: dict[Value, Value]
+    ) -> None:
+        """Counters of 64 bits in two registers: the upper one takes the carry of the lower."""
+        for high, next_high in following.items():
+            if next_high.op != "trunc" or next_high.args[0].op != "shru":
+                continue
+            whole, amount = next_high.args[0].args
+            if whole.bits != 64 or amount.unsigned != 32:
+                continue
+            total = sum_of(whole, self.sums)
+            rest = total.without(self.pool.make("zext", 64, high))
+            lows = [low for low in following if low is not high
+                    and total.coefficient(self.pool.make("zext", 64, low)) == 1]  # fmt: skip
+            if total.coefficient(self.pool.make("zext", 64, high)) != 1 << 32 or len(lows) != 1:
+                continue
+            (low,) = lows
+            step = value_of(self.pool, rest.without(self.pool.make("zext", 64, low)))
+            same = sum_of(following[low], self.sums).equals(lower_sum(self.pool, whole))
+            if same and not self._varies(step):
+                start = pair(self.pool, starts[low], starts[high])
+                grown = self.pool.make("mul", 64, self._iteration(64), step)
+                number = self.pool.make("add", 64, start, grown)
+                layer[low], layer[high] = halves(self.pool, number)
 
     def _step(self, phi: Value, next_value: Value) -> Value | None:
         """What each iteration adds to ``phi``, if that is the same in all of them."""
@@ -323,6 +350,13 @@ class _Loop:
     def _plus_one(self, last: Value) -> Value:
         """``last + 1``; inside a rounded-up division, so that ``ceil((K-64)/64) + 1`` is K/64."""
         one = self.pool.const(1, last.bits)
+        if last.op == "select" and last.args[2].unsigned == 0 and last.args[1].op == "divu":
+            quotient = last.args[1]
+            more = self._simplify(
+                self.pool.make("add", last.bits, quotient.args[0], quotient.args[1])
+            )
+            inner = self.pool.make("divu", last.bits, more, quotient.args[1])
+            return self.pool.make("select", last.bits, last.args[0], inner, one)
         if last.op == "maxs" and last.args[1].unsigned == 0:
             quotient = last.args[0]
             divisor = quotient.args[1] if quotient.op == "divs" else None
@@ -357,7 +391,7 @@ class _Loop:
             return None
         bits = left.bits
         number = self._iteration(bits)
-        sums = [sum_of(side, self.sums) for side in (left, right)]
+        sums = [joined(self.pool, sum_of(side, self.sums)) for side in (left, right)]
         gap = combine(bits, [(sums[1], 1), (sums[0], -1)])  # goes on while gap > 0 (>= 0, != 0)
         step = -gap.coefficient(number)
         rest = value_of(self.pool, gap.without(number))

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kanalyze.address.isa import negation
+from kanalyze.address.pairs import halves, pair
 from kanalyze.address.transfer import NotModelled
-from kanalyze.address.value import Pool, Value
+from kanalyze.address.value import Pool, Value, in_order
 from kanalyze.sass.ir import Operand, Predicate, Register, SassInstruction
 
 Results = dict[int, Value | tuple[Value, ...]]
@@ -61,24 +62,6 @@ class Context:
         return places, list(operands[places[-1] + 1 :])
 
 
-def pair(pool: Pool, low: Value, high: Value) -> Value:
-    """The 64-bit number of two registers."""
-    if low.op == "trunc" and high.op == "trunc" and low.args[0].bits == 64:
-        whole, upper = low.args[0], high.args[0]
-        if upper.op == "shru" and upper.args[0] is whole and upper.args[1].unsigned == 32:
-            return whole
-    if high.op == "shrs" and high.args[0] is low and (high.args[1].unsigned or 0) >= 31:
-        return pool.make("sext", 64, low)
-    moved = pool.make("shl", 64, pool.make("zext", 64, high), pool.const(32, 64))
-    return pool.make("or", 64, moved, pool.make("zext", 64, low))
-
-
-def halves(pool: Pool, value: Value) -> tuple[Value, Value]:
-    """The two registers of a 64-bit number."""
-    upper = pool.make("shru", 64, value, pool.const(32, 64))
-    return pool.make("trunc", 32, value), pool.make("trunc", 32, upper)
-
-
 def is_real(operand: Operand) -> bool:
     """Whether an operand is a register or predicate other than RZ and PT."""
     return isinstance(operand, Predicate | Register) and operand.number is not None
@@ -105,29 +88,29 @@ def logic(pool: Pool, table: int, values: Sequence[Value]) -> Value:
         return zero
     if table == (1 << rows) - 1:
         return ones
-    best: Value | None = None
+    everything = (1 << (rows // 2)) - 1
+    ways = []
     for place, value in enumerate(values):
         low, high = _cofactors(table, len(values), place)
         rest = [v for p, v in enumerate(values) if p != place]
-        everything = (1 << (rows // 2)) - 1
         if value.op == "const" and value in (zero, ones):
             return logic_of(pool, high if value is ones else low, rest, bits)
         if low == high:
             return logic_of(pool, low, rest, bits)
+        ways.append((value, low, high, rest))
+    for value, low, high, rest in ways:
         inverse = pool.make("xor", bits, value, ones)
         if low == 0:
-            best = pool.make("and", bits, value, logic_of(pool, high, rest, bits))
-        elif high == 0:
-            best = pool.make("and", bits, inverse, logic_of(pool, low, rest, bits))
-        elif high == everything:
-            best = pool.make("or", bits, value, logic_of(pool, low, rest, bits))
-        elif low == everything:
-            best = pool.make("or", bits, inverse, logic_of(pool, high, rest, bits))
-        elif low == high ^ everything:
-            best = pool.make("xor", bits, value, logic_of(pool, low, rest, bits))
-    if best is not None:
-        return best
-    low, high = _cofactors(table, len(values), 0)
+            return pool.make("and", bits, value, logic_of(pool, high, rest, bits))
+        if high == 0:
+            return pool.make("and", bits, inverse, logic_of(pool, low, rest, bits))
+        if high == everything:
+            return pool.make("or", bits, value, logic_of(pool, low, rest, bits))
+        if low == everything:
+            return pool.make("or", bits, inverse, logic_of(pool, high, rest, bits))
+        if low == high ^ everything:
+            return pool.make("xor", bits, value, logic_of(pool, low, rest, bits))
+    _, low, high, _ = ways[0]
     inverse = pool.make("xor", bits, values[0], ones)
     taken = pool.make("and", bits, values[0], logic_of(pool, high, values[1:], bits))
     return pool.make(
@@ -154,6 +137,62 @@ def _cofactors(table: int, count: int, place: int) -> tuple[int, int]:
     return tables[0], tables[1]
 
 
+def _single_bit(pool: Pool, value: Value) -> Value:
+    """``x & 2^n`` where x is put together from masks: ptxas keeps predicates in bits of a register.
+
+    What the other bits are does not matter, nor does what they were before.
+    """
+    mask = value.args[1].unsigned if value.op == "and" else None
+    if mask is None or mask & (mask - 1):
+        return value
+    done: dict[Value, Value] = {}
+    for node in in_order([value.args[0]]):
+        number = node.args[1].unsigned if len(node.args) == 2 else None
+        if node.op == "const":
+            found = pool.const(node.payload & mask, value.bits)
+        elif node.op == "and" and number is not None:
+            found = done[node.args[0]] if number & mask else pool.const(0, value.bits)
+        elif node.op == "or" and number is not None:
+            found = value.args[1] if number & mask else done[node.args[0]]
+        elif node.op == "or":
+            found = pool.make("or", value.bits, *(done[a] for a in node.args))
+        elif (place := _flag(node)) is not None:
+            found = node if mask >> place & 1 else pool.const(0, value.bits)
+        elif node.op == "select":
+            found = pool.make("select", value.bits, node.args[0], *(done[a] for a in node.args[1:]))
+        elif node.bits == value.bits:
+            found = pool.make("and", value.bits, node, value.args[1])
+        else:
+            found = node
+        done[node] = found
+    return done[value.args[0]]
+
+
+def _flag(value: Value) -> int | None:
+    """The place of the only bit of ``value`` that can be 1: a predicate as a number, shifted."""
+    if value.op == "zext" and value.args[0].bits == 1:
+        return 0
+    if value.op == "shl" and _flag(value.args[0]) == 0:
+        amount = value.args[1].unsigned
+        return amount if amount is not None and amount < value.bits else None
+    return None
+
+
+def nonzero(pool: Pool, value: Value) -> Value:
+    """Whether ``value`` is not 0; of predicates that were put into bits, these again."""
+    if value.op == "zext":
+        return nonzero(pool, value.args[0])
+    if value.bits == 1:
+        return value
+    if _flag(value) is not None:
+        return nonzero(pool, value.args[0])
+    if value.op == "or":
+        return pool.make("or", 1, *(nonzero(pool, a) for a in value.args))
+    if value.op == "select":
+        return pool.make("select", 1, value.args[0], *(nonzero(pool, a) for a in value.args[1:]))
+    return pool.make("ne", 1, value, pool.const(0, value.bits))
+
+
 def three_inputs(context: Context) -> Results:
     """``LOP3.LUT R, a, b, c, table, P``, ``LOP3.LUT P, R, …``: the predicate says "not zero"."""
     places, sources = context.split()
@@ -161,9 +200,10 @@ def three_inputs(context: Context) -> Results:
     if table is None or not context.has("LUT"):
         raise NotModelled(f"{context.instruction.opcode} is not evaluated")
     value = logic(context.pool, table, [context.read(o, 32) for o in sources[:3]])
+    value = _single_bit(context.pool, value)
     results: Results = {places[-1]: value}
     if len(places) > 1:
-        held = context.make("ne", 1, value, context.number(0))
+        held = nonzero(context.pool, value)
         other = context.read(sources[4], 1) if len(sources) > 4 else context.number(0, 1)
         results[0] = context.make("and" if context.has("PAND") else "or", 1, held, other)
     return results
@@ -184,7 +224,9 @@ def funnel(context: Context) -> Results:
     _, low_operand, amount_operand, high_operand = context.instruction.operands
     low, high = context.read(low_operand, 32), context.read(high_operand, 32)
     amount = context.read(amount_operand, 32)
-    if context.has("W"):
+    if not context.has("W", "U64", "S64"):
+        amount = context.make("minu", 32, amount, context.number(32))
+    elif context.has("W"):
         limit = 63 if context.has("U64", "S64") else 31
         amount = context.make("and", 32, amount, context.number(limit))
     signed = context.has("S32", "S64")
@@ -233,10 +275,12 @@ def permute(context: Context) -> Results:
     total = context.number(0)
     for index in range(4):
         choice = selector >> (4 * index) & 0xF
-        if choice & 8:
-            raise NotModelled("PRMT that replicates a sign")
-        amount = context.number(8 * (choice & 3))
-        byte = context.make("shru", 32, both[choice >> 2], amount)
+        source, place = both[choice >> 2 & 1], choice & 3
+        if choice & 8:  # the sign of the byte, eight times
+            up = context.make("shl", 32, source, context.number(24 - 8 * place))
+            byte = context.make("shrs", 32, up, context.number(31))
+        else:
+            byte = context.make("shru", 32, source, context.number(8 * place))
         byte = context.make("and", 32, byte, context.number(0xFF))
         placed = context.make("shl", 32, byte, context.number(8 * index))
         total = context.make("or", 32, total, placed)
@@ -270,6 +314,9 @@ def compare(context: Context) -> Results:
     sign = "" if kind in ("eq", "ne") else "u" if context.has("U32", "U64") else "s"
     if context.has("EX"):
         held = _extended(context, kind, sign, (left, right), context.read(operands[5], 1))
+    elif kind in ("eq", "ne") and right.unsigned == 0:
+        held = nonzero(context.pool, left)
+        held = held if kind == "ne" else negation(context.pool, held)
     else:
         held = context.make(kind + sign, 1, left, right)
     results: Results = {}

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kanalyze.address.isa import FlowBlock, Lookup, negation, resize
-from kanalyze.address.sass_bits import Context, Results, halves, pair
+from kanalyze.address.pairs import halves, pair
+from kanalyze.address.sass_bits import Context, Results
 from kanalyze.address.sass_transfer import TRANSFER
 from kanalyze.address.transfer import NotModelled
 from kanalyze.address.value import Pool, Value
@@ -29,7 +30,7 @@ from kanalyze.sass.ir import (
 )
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.registers import address_units, uses, width
-from kanalyze.sass.table import control, may_fall_through
+from kanalyze.sass.table import classify, control, may_fall_through
 from kanalyze.sass.webs import Webs
 
 _SPECIALS = {
@@ -37,6 +38,8 @@ _SPECIALS = {
     "SR_CTAID.X": "ctaid.x", "SR_CTAID.Y": "ctaid.y", "SR_CTAID.Z": "ctaid.z",
     "SR_LANEID": "laneid", "SR_CgaCtaId": "cluster_ctarank",
 }  # fmt: skip
+_FLOATING = ("float", "half", "double", "tensor", "convert")
+_COMPARES_FLOATS = ("FSETP", "HSETP2", "DSETP", "FCHK")
 _SCALE = re.compile(r"X(\d+)$")
 
 
@@ -342,9 +345,13 @@ class SassIsa:
 def _reason(instruction: SassInstruction) -> str:
     if instruction.base == "SYNCS":
         return "when an mbarrier completes"
+    if instruction.base == "UTCATOMSWS":
+        return "when tensor memory is free"
     access = memory_access(instruction)
     if access is not None and access.space != "const":
         return f"depends on data loaded by {instruction.opcode}"
     if control(instruction) == "call":
         return "what a called function returned"
+    if classify(instruction) in _FLOATING or instruction.base in _COMPARES_FLOATS:
+        return f"computed in floating point ({instruction.opcode})"
     return f"{instruction.opcode} is not evaluated"

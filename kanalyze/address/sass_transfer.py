@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from kanalyze.address.pairs import halves, pair
 from kanalyze.address.sass_bits import (
     Context,
     Results,
@@ -21,10 +22,8 @@ from kanalyze.address.sass_bits import (
     compare,
     extend,
     funnel,
-    halves,
     is_real,
     mask,
-    pair,
     permute,
     population,
     predicate_logic,
@@ -138,6 +137,55 @@ def _constant_of_halves(context: Context) -> Results:
     return {0: context.number(number)}
 
 
+# ---------------------------------------------------------------- division
+# x / y is computed from an estimate of 2^32 / y, in floating point: I2F.RP, MUFU.RCP, less two
+# units in the last place (+ 0xffffffe), F2I. One step of Newton's and two corrections make the
+# quotient exact whatever the estimate's error, so (2^32 - 1) / y does for it.
+
+
+def _stage(value: Value, name: str) -> Value | None:
+    """The divisor, if ``value`` is at this stage of the computation."""
+    if value.op == "unknown" and isinstance(value.payload[0], tuple):
+        key = value.payload[0]
+        if len(key) == 2 and key[0] == name and isinstance(key[1], Value):
+            return key[1]
+    return None
+
+
+def _at_stage(context: Context, name: str, divisor: Value) -> Value:
+    return context.pool.unknown((name, divisor), "computed in floating point", 32)
+
+
+def _to_float(context: Context) -> Results:
+    if context.has("RP") and not context.has("F64", "S64", "U64", "F16", "U16", "S16", "U8", "S8"):
+        divisor = context.read(context.instruction.operands[1], 32)
+        return {0: _at_stage(context, "divisor", divisor)}
+    raise NotModelled("computed in floating point")
+
+
+def _reciprocal(context: Context) -> Results:
+    divisor = _stage(context.read(context.instruction.operands[1], 32), "divisor")
+    if divisor is None or not context.has("RCP"):
+        raise NotModelled("computed in floating point")
+    return {0: _at_stage(context, "reciprocal", divisor)}
+
+
+def _reciprocal_less(context: Context, terms: Sequence[Value]) -> Value | None:
+    others = [term for term in terms if term.unsigned != 0]
+    if len(others) != 2 or 0xFFFFFFE not in (others[0].unsigned, others[1].unsigned):
+        return None
+    (value,) = (term for term in others if term.unsigned is None)
+    divisor = _stage(value, "reciprocal")
+    return None if divisor is None else _at_stage(context, "estimate", divisor)
+
+
+def _to_integer(context: Context) -> Results:
+    divisor = _stage(context.read(context.instruction.operands[1], 32), "estimate")
+    if divisor is None or not context.has("U32") or not context.has("TRUNC"):
+        raise NotModelled("computed in floating point")
+    return {0: context.make("divu", 32, context.number(-1), divisor)}
+
+
 # ---------------------------------------------------------------- sums
 
 
@@ -182,14 +230,36 @@ def _add(context: Context) -> Results:
             raise NotModelled("a sum of 64 bits with a carry")
         return {0: total}
     terms = [context.read(o, 32) for o in numbers]
+    if not context.has("X") and (step := _reciprocal_less(context, terms)) is not None:
+        return {0: step}
     wide = _wide(context, numbers[0])
     for operand in numbers[1:]:
         wide = context.make("add", 64, wide, _wide(context, operand))
     if context.has("X"):
-        for carry in _carries(context, sources):
+        carries = _carries(context, sources)
+        upper = _upper(context, terms, carries)
+        for carry in carries:
             terms.append(carry)
             wide = context.make("add", 64, wide, context.make("zext", 64, carry))
+        if upper is not None:
+            return {**_with_carry(context, places, terms, wide), 0: upper}
     return _with_carry(context, places, terms, wide)
+
+
+def _upper(context: Context, terms: Sequence[Value], carries: Sequence[Value]) -> Value | None:
+    """The upper half of a 64-bit sum, from the carry of the lower half's; None if it is none."""
+    real = [carry for carry in carries if carry.unsigned != 0]
+    if len(real) != 1 or real[0].op != "zext" or real[0].args[0].op != "ne":
+        return None
+    shifted, zero = real[0].args[0].args
+    if zero.unsigned != 0 or shifted.op != "shru" or shifted.args[1].unsigned != 32:
+        return None
+    whole = shifted.args[0]
+    for term in terms:
+        moved = context.make("zext", 64, term)
+        moved = context.make("shl", 64, moved, context.number(32, 64))
+        whole = context.make("add", 64, whole, moved)
+    return halves(context.pool, whole)[1]
 
 
 def _multiply_add(context: Context) -> Results:
@@ -205,15 +275,23 @@ def _multiply_add(context: Context) -> Results:
         if context.has("X"):
             raise NotModelled("a product with a carry")
         return {0: context.make("add", 64, product, context.read(sources[2], 64))}
-    addend = context.read(sources[2], 32)
-    if context.has("HI"):
-        if addend.unsigned != 0:
+    if context.has("HI"):  # the addend has 64 bits
+        addend = sources[2]
+        product = context.make("mulhs" if signed else "mulhu", 32, a, b)
+        if context.read(addend, 32).unsigned != 0:
             raise NotModelled("the upper half of a product and a sum")
-        return {0: context.make("mulhs" if signed else "mulhu", 32, a, b)}
-    total = context.make("add", 32, context.make("mul", 32, a, b), addend)
+        if isinstance(addend, Register) and addend.number is not None:
+            upper_half = context.read(replace(addend, number=addend.number + 1), 32)
+            product = context.make("add", 32, product, upper_half)
+        return {0: product}
+    product = context.make("mul", 32, a, b)
+    total = context.make("add", 32, product, context.read(sources[2], 32))
     if context.has("X"):
-        for carry in _carries(context, sources):
+        carries = _carries(context, sources)
+        upper = _upper(context, [product, context.read(sources[2], 32)], carries)
+        for carry in carries:
             total = context.make("add", 32, total, carry)
+        total = total if upper is None else upper
     return {0: total}
 
 
@@ -277,6 +355,9 @@ _FUNCTIONS: tuple[tuple[str, Callable[[Context], Results]], ...] = (
     ("ELECT", _elect),
     ("P2R", _predicates_to_register),
     ("HFMA2", _constant_of_halves),
+    ("I2F I2FP UI2F", _to_float),
+    ("MUFU", _reciprocal),
+    ("F2I", _to_integer),
     ("IADD3 UIADD3 VIADD UVIADD IADD", _add),
     ("IMAD UIMAD", _multiply_add),
     ("LEA ULEA", _scaled_add),

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 
 from kanalyze.sass.cfg import SassBlock, SassCfg
 from kanalyze.sass.ir import SassInstruction
-from kanalyze.sass.table import classify
+from kanalyze.sass.memory import memory_access
+from kanalyze.sass.table import classify, tensor_core
+
+CLASSES = (
+    "global load", "global store", "global atomic", "asynchronous copy", "shared load",
+    "shared store", "shared atomic", "matrix load", "matrix store", "local load", "local store",
+    "tensor", "barrier",
+)  # fmt: skip
+"""Classes of instructions that have a counter of their own, by `access_class`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +55,16 @@ def static_counts(cfg: SassCfg) -> tuple[BlockCount, ...]:
     )
 
 
+_JOINS = ("BSYNC", "WARPSYNC")
+
+
 def before_join(block: SassBlock) -> int:
-    """Return how many instructions stand up to the first ``BSYNC``, itself included; else 0.
+    """Return how many instructions stand up to the first ``BSYNC`` or ``WARPSYNC``, or 0.
 
     Up to there, the parts of a warp that went different ways are still apart.
     """
     for index, instruction in enumerate(block.instructions):
-        if instruction.base == "BSYNC":
+        if instruction.base in _JOINS:
             return index + 1
     return 0
 
@@ -86,3 +97,21 @@ def executed(
             if which is None or which(instruction):
                 total += arrivals[index] if arrivals and place < apart else count
     return total
+
+
+def access_class(instruction: SassInstruction) -> str | None:
+    """The one of `CLASSES` that an instruction belongs to."""
+    if tensor_core(instruction) is not None:
+        return "tensor"
+    if instruction.base == "BAR":
+        return "barrier"
+    access = memory_access(instruction)
+    if access is None:
+        return None
+    kinds = {"async_copy": "asynchronous copy", "matrix_load": "matrix load",
+             "matrix_store": "matrix store"}  # fmt: skip
+    if access.kind in kinds:
+        return kinds[access.kind]
+    kind = "atomic" if access.kind == "reduction" else access.kind
+    name = f"{access.space} {kind}"
+    return name if name in CLASSES else None

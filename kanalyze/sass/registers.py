@@ -184,7 +184,10 @@ def width(instruction: SassInstruction, place: int, row: Row | None = None) -> i
             return 2
         case "wide":
             registers = _sources(instruction, row)
-            return 2 if ".WIDE" in opcode and (place == 0 or place == registers[-1]) else 1
+            last = place == registers[-1]
+            return 2 if (".WIDE" in opcode and place == 0) or (
+                last and (".WIDE" in opcode or ".HI" in opcode)
+            ) else 1  # fmt: skip
         case "packed":
             suffixes = operand.suffixes if isinstance(operand, Register) else ()
             return 1 if "F32" in suffixes else 2
