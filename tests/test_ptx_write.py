@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 import shutil
 import struct
 import subprocess
@@ -252,6 +254,26 @@ def test_nodes_made_by_hand() -> None:
     )
     empty = Module("x", None, (), None, (), (), {}, (), "")
     assert write_ptx(empty) == "\n"
+
+
+def test_labels_are_frozen_values() -> None:
+    (label,) = parse_ptx(f"{HEAD}.entry k() {{\nL:\n}}\n").functions[0].body or ()
+    built = ir.Label("L", Pos(5, 1))
+    for each in (label, copy.deepcopy(label), pickle.loads(pickle.dumps(label))):
+        assert (each, hash(each), repr(each)) == (built, hash(built), repr(built))
+    with pytest.raises(AttributeError):
+        label.name = "M"  # type: ignore[misc,union-attr]
+    with pytest.raises(AttributeError):
+        _ = label.nothing  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lines_are_counted_alike_with_any_line_ends(mark: str) -> None:
+    text = f"{mark}{HEAD}.entry k()\n{{\n\nL: // \x0b\x1c\u2028\n\tret;\n\n}}"
+    plain = parse_ptx(text).functions[0]
+    for end in ("\r\n", "\r"):
+        other = parse_ptx(text.replace("\n", end)).functions[0]
+        assert (other.body, other.end) == (plain.body, plain.end)
 
 
 def test_texts_of_operands() -> None:

@@ -103,7 +103,9 @@ class BodyReader:
                 asm = self._asm = match[5] == "begin"
                 context = scan.Context(source, loc, asm, scope, 0)
             elif kind == scan.LABEL:
-                body.append(Label(match[6], source.pos(match.start(6)), scope))
+                label = _new(Label)
+                _set_raw(label, (scan.LabelContext(source, scope), match))
+                body.append(label)
             elif kind == scan.OPEN:
                 self._scopes.append(scope)
                 scope = len(self._scopes) - 1

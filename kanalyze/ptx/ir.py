@@ -167,7 +167,7 @@ class Instruction(_Deferred):
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class Label(_Deferred):
     """``name:``"""
 
     name: str

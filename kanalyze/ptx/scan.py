@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from kanalyze.errors import SourceSpot
@@ -91,7 +93,12 @@ class Source:
     def _line_starts(self) -> list[int]:
         if not self._starts:
             first = 1 if self.text.startswith("\ufeff") else 0
-            self._starts = [first, *(match.end() for match in _NEWLINE.finditer(self.text))]
+            if "\r" in self.text:
+                ends: Iterable[int] = (match.end() for match in _NEWLINE.finditer(self.text))
+            else:  # the same, faster
+                lengths = map(len, self.text.split("\n")[:-1])
+                ends = accumulate(map((1).__add__, lengths))
+            self._starts = [first, *ends]
         return self._starts
 
 
@@ -118,6 +125,24 @@ class Context(NamedTuple):
         if name in ("loc", "inline_asm", "scope"):
             return getattr(self, name)
         raise AttributeError(f"'Instruction' object has no attribute {name!r}")
+
+
+class LabelContext(NamedTuple):
+    """What the labels of a scope share."""
+
+    source: Source
+    scope: int
+
+    def attribute(self, raw: tuple[Any, ...], name: str) -> Any:
+        """Return an attribute of a label (see `kanalyze.ptx.ir._Deferred`)."""
+        _, match = raw
+        if name == "name":
+            return match[LABEL]
+        if name == "pos":
+            return self.source.pos(match.start(LABEL))
+        if name == "scope":
+            return self.scope
+        raise AttributeError(f"'Label' object has no attribute {name!r}")
 
 
 def statement_start(match: re.Match[str]) -> int:
