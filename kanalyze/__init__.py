@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kanalyze.compile import compile_kernel as compile_kernel
     from kanalyze.devices import Device as Device
     from kanalyze.devices import device as device
+    from kanalyze.dumps import Event as Event
+    from kanalyze.dumps import read_dump as read_dump
     from kanalyze.errors import InputError as InputError
     from kanalyze.errors import KanalyzeError as KanalyzeError
     from kanalyze.errors import MissingToolError as MissingToolError
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from kanalyze.models.occupancy import occupancy as occupancy
     from kanalyze.models.waves import Waves as Waves
     from kanalyze.models.waves import waves as waves
+    from kanalyze.names import KernelName as KernelName
+    from kanalyze.names import decode as decode
+    from kanalyze.names import families as families
     from kanalyze.pipeline import analyze as analyze
     from kanalyze.ptx.ir import Module as Module
     from kanalyze.ptx.parse import parse_ptx as parse_ptx
@@ -40,8 +45,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Compiled",
     "Device",
+    "Event",
     "InputError",
     "KanalyzeError",
+    "KernelName",
     "Launch",
     "MissingToolError",
     "Module",
@@ -53,14 +60,22 @@ __all__ = [
     "__version__",
     "analyze",
     "compile_kernel",
+    "decode",
     "device",
     "estimate",
+    "families",
     "occupancy",
     "parse_ptx",
+    "read_dump",
     "waves",
 ]
 
 _HOME = {
+    "read_dump": "kanalyze.dumps",
+    "families": "kanalyze.names",
+    "decode": "kanalyze.names",
+    "KernelName": "kanalyze.names",
+    "Event": "kanalyze.dumps",
     "Compiled": "kanalyze.compile",
     "Device": "kanalyze.devices",
     "InputError": "kanalyze.errors",
