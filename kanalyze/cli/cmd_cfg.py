@@ -68,7 +68,8 @@ def command(
 ) -> int:
     """Control flow of kernels: blocks, loops, and which branches part the threads of a warp.
 
-    TARGET is a bundled kernel, path/to/file.py:kernel, a .ptx file, or - for PTX on standard input.
+    TARGET is a bundled kernel, path/to/file.py:kernel, a .ptx, .cubin or .cu file, or - for PTX on
+    standard input.
 
     \b
     Examples:
