@@ -99,6 +99,7 @@ class SassLaunched:
         launch: Launch,
     ):
         self.cfg = cfg
+        self.launch = launch
         pool = Pool()
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters))
         wanted = [_request(*found[1:]) for found in _accesses(cfg)]

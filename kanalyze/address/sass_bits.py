@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kanalyze.address.isa import negation
 from kanalyze.address.pairs import halves, pair
-from kanalyze.address.transfer import NotModelled
+from kanalyze.address.transfer import NotModelled, warp_uniform
 from kanalyze.address.value import Pool, Value, in_order
 from kanalyze.sass.ir import Operand, Predicate, Register, SassInstruction
 
@@ -65,6 +65,35 @@ class Context:
 def is_real(operand: Operand) -> bool:
     """Whether an operand is a register or predicate other than RZ and PT."""
     return isinstance(operand, Predicate | Register) and operand.number is not None
+
+
+def uniform(pool: Pool, value: Value) -> bool:
+    """Whether every lane of a warp has the same value, where that can be shown.
+
+    Beside what `warp_uniform` knows: ``tid.x < 64`` and the like, for multiples of 32.
+    """
+    same: dict[Value, Value] = {}
+    for node in in_order([value]):
+        if node.op in ("ltu", "leu", "lts", "les"):
+            left, right = node.args
+            strict = node.op.startswith("lt")
+            if _is_thread(left) and right.unsigned is not None:
+                bound = right.unsigned + (not strict)
+            elif _is_thread(right) and left.unsigned is not None:
+                bound = left.unsigned + strict
+            else:
+                continue
+            if bound % 32 == 0:
+                same[node] = pool.const(1, 1)
+    return warp_uniform(pool.substitute(value, same))
+
+
+def _is_thread(value: Value) -> bool:
+    """``tid.x``, or its low five bits or more."""
+    if value.op == "and" and (value.args[1].unsigned or 0) & 31 == 31:
+        number = (value.args[1].unsigned or 0) + 1
+        return number & (number - 1) == 0 and _is_thread(value.args[0])
+    return value.op == "special" and value.payload == "tid.x"
 
 
 def bits_of(context: Context) -> int:

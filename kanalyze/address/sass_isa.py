@@ -119,9 +119,14 @@ class SassIsa:
 
     def sources(self, instruction: SassInstruction) -> tuple[str, ...]:
         """See `Isa`."""
-        if instruction.base in TRANSFER or instruction.base == "R2P":
-            return tuple(self.webs.read(instruction, unit) for unit in uses(instruction))
-        return self.guard_names(instruction)
+        if instruction.address in self.webs.slots and instruction.base == "LDL":
+            slots = self.webs.slots[instruction.address]
+            units: tuple[str, ...] = (*slots, *(u for u in uses(instruction) if u != "R1"))
+        elif instruction.base in TRANSFER or instruction.base in ("R2P", "STL"):
+            units = uses(instruction)
+        else:
+            return self.guard_names(instruction)
+        return tuple(self.webs.read(instruction, unit) for unit in units)
 
     def operand_names(self, instruction: SassInstruction, operand: Operand) -> tuple[str, ...]:
         """See `Isa`: of an address, or a predicate."""
@@ -305,6 +310,8 @@ class SassIsa:
                 found = self._by_unit(instruction, transfer(context))
             except NotModelled as error:
                 reason = str(error)
+        elif instruction.address in self.webs.slots:
+            found = self._spilled(instruction, lookup)
         elif instruction.base == "R2P" and len(instruction.parts) == 1:
             value = read(instruction.operands[1], 32)
             for unit in units:
@@ -317,6 +324,22 @@ class SassIsa:
             else self.pool.unknown((instruction.address, unit), reason, self.width(unit))
             for unit in units
         ]
+
+    def _spilled(self, instruction: SassInstruction, lookup: Lookup) -> dict[str, Value]:
+        """What ``STL`` puts on the stack, or ``LDL`` takes from it."""
+        slots = self.webs.slots[instruction.address]
+        operand = instruction.operands[1 if instruction.base == "STL" else 0]
+        if not isinstance(operand, Register):
+            return {}
+        found: dict[str, Value] = {}
+        for index, slot in enumerate(slots):
+            if operand.number is None:
+                found[slot] = self.pool.const(0, 32)
+                continue
+            unit = f"R{operand.number + index}"
+            source, target = (unit, slot) if instruction.base == "STL" else (slot, unit)
+            found[target] = lookup(self.webs.read(instruction, source), 32)
+        return found
 
     def _by_unit(self, instruction: SassInstruction, results: Results) -> dict[str, Value]:
         found: dict[str, Value] = {}

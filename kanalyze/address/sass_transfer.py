@@ -28,8 +28,9 @@ from kanalyze.address.sass_bits import (
     population,
     predicate_logic,
     three_inputs,
+    uniform,
 )
-from kanalyze.address.transfer import NotModelled, warp_uniform
+from kanalyze.address.transfer import NotModelled
 from kanalyze.address.value import Value
 from kanalyze.sass.ir import (
     Constant,
@@ -82,7 +83,7 @@ def _uniform_of(context: Context) -> Results:
     if len(places) > 1:
         raise NotModelled("R2UR with a predicate")
     value = context.read(sources[0], bits_of(context))
-    if not warp_uniform(value):
+    if not uniform(context.pool, value):
         raise NotModelled("the value of one lane (R2UR)")
     return {places[-1]: value}
 
@@ -90,23 +91,29 @@ def _uniform_of(context: Context) -> Results:
 def _shuffle(context: Context) -> Results:
     """``SHFL.IDX`` of a value that the lanes agree in: that value."""
     value = context.read(context.instruction.operands[2], 32)
-    if not context.has("IDX") or not warp_uniform(value):
+    if not context.has("IDX") or not uniform(context.pool, value):
         raise NotModelled("exchanged between lanes (SHFL)")
     return {1: value}
 
 
 def _vote(context: Context) -> Results:
-    """``VOTE.ANY`` and ``.ALL`` of a predicate that the lanes agree in."""
+    """``VOTE.ANY`` and ``.ALL`` of a predicate that the lanes agree in, or ``.ANY`` of one lane."""
     operands = context.instruction.operands
     value = context.read(operands[-1], 1)
-    if context.has("ANY", "ALL") and warp_uniform(value):
+    if context.has("ANY"):
+        value = context.pool.substitute(value, {_elected(context): context.number(1, 1)})
+    if context.has("ANY", "ALL") and uniform(context.pool, value):
         return {p: value for p, o in enumerate(operands[:-1]) if isinstance(o, Predicate)}
     raise NotModelled("a vote of the lanes")
 
 
+def _elected(context: Context) -> Value:
+    return context.make("eq", 1, context.special("SR_LANEID"), context.number(0))
+
+
 def _elect(context: Context) -> Results:
     """``ELECT P0, URZ, PT``: one lane of the warp."""
-    return {0: context.make("eq", 1, context.special("SR_LANEID"), context.number(0))}
+    return {0: _elected(context)}
 
 
 def _predicates_to_register(context: Context) -> Results:
@@ -328,14 +335,23 @@ def _absolute(context: Context) -> Results:
 
 
 def _extreme(context: Context) -> Results:
-    """``IMNMX R, a, b, P``: the smaller where P holds, else the greater."""
+    """``IMNMX R, a, b, P``: the smaller where P holds, else the greater.
+
+    ``VIADDMNMX R, a, b, c, P``: of ``a + b`` and ``c``.
+    """
     places, sources = context.split()
-    if len(sources) != 3 or not isinstance(sources[2], Predicate):
+    added = context.instruction.base == "VIADDMNMX"
+    if (
+        len(sources) != 3 + added
+        or not isinstance(sources[-1], Predicate)
+        or context.has("RELU", "64", "U64", "S64")
+    ):
         raise NotModelled(f"{context.instruction.opcode} is not evaluated")
     sign = "u" if context.has("U32") else "s"
-    a, b = (context.read(o, 32) for o in sources[:2])
+    *first, b = (context.read(o, 32) for o in sources[:-1])
+    a = context.make("add", 32, *first) if added else first[0]
     smaller, greater = (context.make(op + sign, 32, a, b) for op in ("min", "max"))
-    return {places[0]: context.make("select", 32, context.read(sources[2], 1), smaller, greater)}
+    return {places[0]: context.make("select", 32, context.read(sources[-1], 1), smaller, greater)}
 
 
 def _select(context: Context) -> Results:
@@ -362,7 +378,7 @@ _FUNCTIONS: tuple[tuple[str, Callable[[Context], Results]], ...] = (
     ("IMAD UIMAD", _multiply_add),
     ("LEA ULEA", _scaled_add),
     ("IABS UIABS", _absolute),
-    ("IMNMX UIMNMX VIMNMX UVIMNMX", _extreme),
+    ("IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX", _extreme),
     ("SEL USEL", _select),
     ("LOP3 ULOP3", three_inputs),
     ("PLOP3 UPLOP3", predicate_logic),

@@ -7,7 +7,8 @@ to one web; a web is named by its unit and a number: ``R5.3``.
 from __future__ import annotations
 
 from kanalyze.sass.cfg import SassCfg
-from kanalyze.sass.ir import SassInstruction
+from kanalyze.sass.ir import Address, SassInstruction
+from kanalyze.sass.memory import memory_access
 from kanalyze.sass.registers import definitions, uses
 from kanalyze.sass.table import branch_targets, control
 
@@ -18,10 +19,13 @@ class Webs:
     """Names for what registers hold: one for all definitions that reach a common use.
 
     A guarded definition leaves the old value where the guard is off, so it shares its name.
+    ``slots`` gives, for each ``STL`` and ``LDL``, the words of the stack that it moves, as units of
+    their own (``L4`` is the word 16 bytes from the stack pointer).
     """
 
     def __init__(self, cfg: SassCfg):
         self.cfg = cfg
+        self.slots = _stack_slots(cfg)
         self.defined: dict[int, tuple[str, ...]] = {}  # address → units
         self._parents: list[int] = []
         self._names: list[str] = []
@@ -31,7 +35,7 @@ class Webs:
         for block in cfg.blocks:
             here = dict(ways.get(block.index, {}))
             for instruction in block.instructions:
-                for unit in uses(instruction):
+                for unit in (*uses(instruction), *self._loaded(instruction)):
                     self._use(instruction.address, unit, here)
                 for unit in self.defined[instruction.address]:
                     own = self._definitions[instruction.address, unit]
@@ -46,7 +50,7 @@ class Webs:
         for block in self.cfg.blocks:
             here: dict[str, frozenset[int]] = {}
             for instruction in block.instructions:
-                units = _defined(instruction)
+                units = self._written_by(instruction)
                 self.defined[instruction.address] = units
                 for unit in units:
                     number = len(self._parents)
@@ -78,9 +82,19 @@ class Webs:
         """For each block the units that are written under a guard alone."""
         found: dict[int, set[str]] = {}
         for block in self.cfg.blocks:
-            surely = {u for i in block.instructions if i.guard is None for u in _defined(i)}
-            found[block.index] = {u for i in block.instructions for u in _defined(i)} - surely
+            surely = {u for i in block.instructions if i.guard is None for u in self._written_by(i)}
+            found[block.index] = {
+                u for i in block.instructions for u in self._written_by(i)
+            } - surely
         return found
+
+    def _loaded(self, instruction: SassInstruction) -> tuple[str, ...]:
+        return self.slots.get(instruction.address, ()) if instruction.base == "LDL" else ()
+
+    def _written_by(self, instruction: SassInstruction) -> tuple[str, ...]:
+        if instruction.base == "STL" and self.slots:
+            return self.slots.get(instruction.address, ())
+        return _defined(instruction)
 
     def _use(self, address: int, unit: str, here: dict[str, frozenset[int]]) -> None:
         numbers = sorted(here.get(unit, ()))
@@ -117,3 +131,27 @@ def _defined(instruction: SassInstruction) -> tuple[str, ...]:
     if control(instruction) == "call" and not branch_targets(instruction):
         return (*(f"R{n}" for n in sorted(_CALLED)), *(f"P{n}" for n in range(7)))
     return definitions(instruction)
+
+
+def _stack_slots(cfg: SassCfg) -> dict[int, tuple[str, ...]]:
+    """The words that each ``STL`` and ``LDL`` moves, by its address.
+
+    None where the stack holds more than spilled registers: where its pointer, R1, is used for
+    anything but such accesses, or they are of another width than whole words.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for block in cfg.blocks:
+        for instruction in block.instructions:
+            access = memory_access(instruction)
+            if access is not None and access.space == "local":
+                place = access.address
+                size = access.bytes_per_thread or 0
+                if not isinstance(place, Address) or size % 4 or place.offset % 4:
+                    return {}
+                if [register.name for register in place.registers] != ["R1"]:
+                    return {}
+                first = place.offset // 4
+                found[instruction.address] = tuple(f"L{first + i}" for i in range(size // 4))
+            elif "R1" in uses(instruction) and _defined(instruction) != ("R1",):
+                return {}
+    return found
