@@ -1,16 +1,18 @@
-"""The pipeline: target → PTX → module → described kernels → report."""
+"""The pipeline: target → PTX (and machine code) → module → described kernels → report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kanalyze import tools
-from kanalyze.compile import DEFAULT_ARCH, Compiled, compile_kernel
-from kanalyze.describe import Argument, Resources, Sources, describe
-from kanalyze.errors import InputError, KanalyzeError, MissingToolError, SourceSpot
+from kanalyze import cubin as cubins
+from kanalyze import cuda, inputs, sass_section
+from kanalyze.compile import DEFAULT_ARCH, Compiled, compile_kernel, normalise_arch
+from kanalyze.describe import Argument, Sources, describe
+from kanalyze.errors import InputError, KanalyzeError, SourceSpot, UsageError, nearest
 from kanalyze.launch import Launch
+from kanalyze.machine import Machine
 from kanalyze.ptx import ir
 from kanalyze.ptx.parse import parse_ptx_modules
 from kanalyze.report import document as doc
@@ -20,9 +22,19 @@ PTX_SUFFIX = ".ptx"
 
 @dataclass(frozen=True)
 class Subject:
-    """PTX to report on: a module, what the report calls it, and what else is known of it.
+    """What to report on: a module of PTX, what the report calls it, and what else is known of it.
 
-    ``launch`` gives arguments by position, for the kernels of the module it belongs to.
+    Attributes:
+        module: the PTX; without a function where there is machine code alone.
+        file: the input.
+        compiled: what Triton made it from.
+        launch: gives arguments by position, for the kernels of the module it belongs to.
+        notes: remarks for the report.
+        arguments: kernel to its parameters in order, where something beside the PTX names them.
+        shared_bytes: shared memory of a block, static and dynamic, where something says it.
+        cubin: the machine code that was given, or lies beside the PTX.
+        given: whether ``cubin`` is the input itself, so that it says what the kernels need.
+        bare: kernels of that cubin of which there is no PTX.
     """
 
     module: ir.Module
@@ -30,6 +42,11 @@ class Subject:
     compiled: Compiled | None = None
     launch: Launch | None = None
     notes: tuple[str, ...] = ()
+    arguments: Mapping[str, tuple[Argument, ...]] = field(default_factory=dict)
+    shared_bytes: int | None = None
+    cubin: cubins.Cubin | None = None
+    given: bool = False
+    bare: tuple[str, ...] = ()
 
 
 @dataclass
@@ -55,16 +72,19 @@ def analyze(
     num_stages: int | None = None,
     signature: str | None = None,
     listing: bool = False,
+    sass: bool = True,
 ) -> doc.Report:
     """Report on the kernels of a target, without a GPU.
 
     Args:
-        target: a bundled kernel's name, ``file.py:kernel``, a ``.ptx`` file, a module that
-            `kanalyze.parse_ptx` returned, or what `kanalyze.compile_kernel` returned.
+        target: a bundled kernel's name, ``file.py:kernel``, a ``.ptx``, ``.cubin`` or ``.cu`` file,
+            ``file.cu:kernel``, a module that `kanalyze.parse_ptx` returned, or what
+            `kanalyze.compile_kernel` returned.
         launch: arguments and grid of a launch, as far as known.
         arch, dtype, settings, num_warps, num_stages, signature: see `kanalyze.compile_kernel`;
             used only where something is compiled.
         listing: whether to make the annotated listing, too.
+        sass: whether to compare PTX with the machine code, too, where that is at hand.
 
     Raises:
         KanalyzeError: the target cannot be found, read or compiled. Statements of PTX that cannot
@@ -72,7 +92,7 @@ def analyze(
     """
     options = Settings(arch, dtype, settings or {}, num_warps, num_stages, signature)
     subjects = list(subjects_of(target, options, launch))
-    return report_on(subjects, listing)
+    return report_on(subjects, listing, sass)
 
 
 def subjects_of(
@@ -82,10 +102,11 @@ def subjects_of(
     if isinstance(target, ir.Module):
         yield Subject(target, target.name, launch=launch)
         return
-    if isinstance(target, str | Path) and str(target).endswith(PTX_SUFFIX):
-        for module in read_ptx(Path(target)):
-            yield Subject(module, str(target), launch=launch)
-        return
+    if isinstance(target, str | Path):
+        of_file = _of_file(str(target), options, launch)
+        if of_file is not None:
+            yield from of_file
+            return
     if not isinstance(target, Compiled):
         target = compile_kernel(
             str(target),
@@ -96,9 +117,21 @@ def subjects_of(
             num_stages=options.num_stages,
             signature=options.signature,
         )
-    name = f"{target.kernel or target.name}.ptx"
+    name = f"{target.name}.ptx"
     for module in parse_ptx_modules(target.ptx, name):
         yield Subject(module, name, target, launch, target.notes)
+
+
+def _of_file(target: str, options: Settings, launch: Launch | None) -> Iterator[Subject] | None:
+    """The subjects of a file that needs no Triton; None if the target is no such file."""
+    if target.endswith(PTX_SUFFIX):
+        return _of_ptx(Path(target), launch)
+    source = cuda.split(target)
+    if source is not None:
+        return _of_cuda(Path(source[0]), source[1], options, launch)
+    if target.endswith(cubins.SUFFIXES):
+        return of_machine_code(Path(target), launch)
+    return None
 
 
 def read_ptx(path: Path) -> tuple[ir.Module, ...]:
@@ -118,13 +151,107 @@ def read_ptx(path: Path) -> tuple[ir.Module, ...]:
     return parse_ptx_modules(text, str(path))
 
 
-def report_on(subjects: Iterable[Subject], listing: bool = False) -> doc.Report:
+def _of_ptx(path: Path, launch: Launch | None) -> Iterator[Subject]:
+    beside = inputs.beside(path)
+    cubin = None
+    notes = beside.notes
+    if beside.cubin is not None:
+        try:
+            (cubin,) = cubins.read_file(beside.cubin).cubins
+        except (KanalyzeError, ValueError) as error:
+            notes += (f"the cubin beside it is left out: {error}",)
+    named = tuple(Argument(p.name, p.type, p.facts) for p in beside.parameters)
+    arguments = {beside.kernel: named} if beside.kernel and named else {}
+    for module in read_ptx(path):
+        yield Subject(module, str(path), None, launch, notes, arguments, beside.shared_bytes, cubin)
+
+
+def of_machine_code(path: Path, launch: Launch | None = None) -> Iterator[Subject]:
+    """Yield what stands in a cubin, a fat binary or an executable: PTX with its cubin, or either.
+
+    Raises:
+        InputError: it cannot be read, or holds no device code.
+        MissingToolError: there is no PTX in it, and no tool to read its machine code with.
+    """
+    contents = cubins.read_file(path)
+    modules = [m for text in contents.ptx for m in parse_ptx_modules(text, str(path))]
+    for cubin in contents.cubins:
+        note = "PTX from the cubin's debug section, which keeps no .loc lines"
+        found: tuple[ir.Module, ...] = ()
+        if cubin.ptx is not None:
+            found = parse_ptx_modules(cubin.ptx, str(path))
+        else:
+            fitting = [m for m in modules if _fits(m, cubin)][:1]
+            modules = [m for m in modules if m not in fitting]
+            found, note = tuple(fitting), "PTX embedded in the file"
+        if not any(f.body is not None for m in found for f in m.entries):
+            sass_section.code_of(cubin)  # says now that it cannot be read
+            found, note = (
+                (ir.Module(str(path), None, (), None, (), (), {}, (), ""),),
+                "machine code alone",
+            )
+        known = {f.name for m in found for f in m.entries if f.body is not None}
+        bare = tuple(name for name in cubin.kernels if name not in known)
+        for module in found:
+            last = bare if module is found[-1] else ()
+            yield Subject(
+                module, str(path), None, launch, (note,), cubin=cubin, given=True, bare=last
+            )
+    for module in modules:
+        yield Subject(module, str(path), launch=launch, notes=("PTX embedded in the file",))
+
+
+def _fits(module: ir.Module, cubin: cubins.Cubin) -> bool:
+    """Whether a cubin can be what was made of a module: the same kernels, the same target."""
+    names = {f.name for f in module.entries if f.body is not None}
+    target = (module.target or ("",))[0].removeprefix("sm_").rstrip("af")
+    return bool(names) and names <= set(cubin.kernels) and target == str(cubin.capability)
+
+
+def _of_cuda(
+    path: Path, kernel: str | None, options: Settings, launch: Launch | None
+) -> Iterator[Subject]:
+    normalise_arch(options.arch)
+    compiled = cuda.compile_file(path, options.arch)
+    name = f"{path.stem}{PTX_SUFFIX}"
+    source = path.read_text("utf-8", "replace")
+    note = f"compiled from {path} for {options.arch} by {compiled.tool}"
+    for module in parse_ptx_modules(compiled.ptx, name):
+        known = {f.name: cuda.source_name(f.name) for f in module.entries}
+        if kernel is not None:
+            if kernel not in (*known, *known.values()):
+                raise UsageError(
+                    f"{path} has no kernel '{kernel}': {nearest(kernel, known.values())}"
+                )
+            module = replace(
+                module,
+                functions=tuple(
+                    f
+                    for f in module.functions
+                    if f.kind != "entry" or kernel in (f.name, known[f.name])
+                ),
+            )
+        arguments = {}
+        for function in module.entries:
+            listed = cuda.parameters(source, known[function.name])
+            if len(listed) == len(function.parameters):
+                arguments[function.name] = tuple(Argument(n, kind) for n, kind in listed)
+        yield Subject(module, name, None, launch, (note,), arguments)
+
+
+def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = True) -> doc.Report:
     """Describe every kernel of the subjects."""
     sources = Sources()
-    kernels: list[doc.Kernel] = []
+    kernels: list[doc.Kernel | doc.SassKernel] = []
     functions: list[str] = []
     skipped: list[doc.Skipped] = []
     unknown: list[doc.Unknown] = []
+
+    def add(kernel: doc.Kernel | doc.SassKernel, reasons: Iterable[doc.Unknown]) -> None:
+        path = f"kernels[{len(kernels)}]"
+        kernels.append(kernel)
+        unknown.extend(doc.Unknown(f"{path}.{u.field}", u.reason) for u in reasons)
+
     for subject in subjects:
         module = subject.module
         skipped += [
@@ -150,9 +277,10 @@ def report_on(subjects: Iterable[Subject], listing: bool = False) -> doc.Report:
                 sources,
                 listing,
             )
-            path = f"kernels[{len(kernels)}]"
-            kernels.append(description.kernel)
-            unknown += [doc.Unknown(f"{path}.{u.field}", u.reason) for u in description.unknown]
+            kernel, reasons = resources.with_sass(description.kernel, function, sass)
+            add(kernel, [*description.unknown, *reasons])
+        for name in subject.bare:
+            add(*resources.bare(name))
     return doc.Report(tuple(kernels), tuple(functions), tuple(skipped), tuple(unknown))
 
 
@@ -174,52 +302,9 @@ def errors_of(module: ir.Module) -> list[InputError]:
     ]
 
 
-class _Assembled:
-    """Resources of the kernels of a module, from the assembler, asked for once."""
-
-    def __init__(self, subject: Subject):
-        self.subject = subject
-        self.dynamic = any(
-            v.space == "shared" and v.elements is None for v in subject.module.variables
-        )
-        self.reason: str | None = None
-        self.known: dict[str, tools.Resources] = {}
-        compiled = subject.compiled
-        if compiled is not None:
-            self.known[compiled.name] = compiled.resources
-            self.dynamic = False
-            return
-        try:
-            self.known = tools.ptxas_resources(subject.module.text)
-        except MissingToolError as error:
-            self.reason = str(error)
-        except InputError as error:
-            self.reason = f"ptxas rejects the file: {error.message}"
-        except KanalyzeError as error:
-            self.reason = f"ptxas failed: {error}"
-
-    def __call__(self, kernel: str) -> Resources:
-        """The resources of one kernel."""
-        found = self.known.get(kernel)
-        if found is None:
-            return Resources(reason=self.reason or "ptxas does not report on this kernel")
-        shared: int | None = found.shared_bytes
-        if self.dynamic:
-            launch = self.subject.launch
-            shared = launch.shared_bytes if launch is not None else None
-        return Resources(
-            registers=found.registers,
-            spill_store_bytes=found.spill_store_bytes,
-            spill_load_bytes=found.spill_load_bytes,
-            stack_bytes=found.stack_bytes,
-            shared_bytes=shared,
-            tool=found.tool,
-        )
-
-
-def resources_of(subject: Subject) -> _Assembled:
+def resources_of(subject: Subject) -> Machine:
     """What says what the kernels of a subject need, by their names."""
-    return _Assembled(subject)
+    return Machine(subject)
 
 
 def _is_of(launch: Launch, module: ir.Module, function: ir.Function) -> bool:
@@ -242,9 +327,12 @@ def arguments_of(
                 given.append(Argument(name, kind, compiled.specialization.get(name, ()), number))
     elif launch is not None and _is_of(launch, subject.module, function):
         given = [Argument(p.name, p.type, (), p.value) for p in launch.params]
+    else:
+        given = list(subject.arguments.get(function.name, ()))
     names = [parameter.name for parameter in function.parameters]
     result = dict(zip(names, given, strict=False))
-    if given:  # Triton appends pointers to scratch memory
+    triton = compiled is not None or launch is not None or subject.shared_bytes is not None
+    if given and triton:  # Triton appends pointers to scratch memory
         for index, name in enumerate(names[len(given) :]):
             result[name] = Argument(("global_scratch", "profile_scratch")[index % 2], "*i8")
     return result

@@ -26,6 +26,11 @@ from kanalyze.cli import output
     help="The listing, or not.  [default: in text, not in JSON]",
 )
 @click.option("--summary", is_flag=True, help="The same as --no-listing.")
+@click.option(
+    "--sass/--no-sass",
+    default=True,
+    help="Compare with the machine code, or not.  [default: compare, but not with --quiet]",
+)
 @click.option("-q", "--quiet", is_flag=True, help="One line for each kernel.")
 @click.option(
     "--lenient",
@@ -41,6 +46,7 @@ def command(
     kernels: tuple[str, ...],
     listing: bool | None,
     summary: bool,
+    sass: bool,
     quiet: bool,
     lenient: bool,
     format_: str,
@@ -51,15 +57,17 @@ def command(
 ) -> int:
     """The annotated assembly report of kernels.
 
-    TARGETs: bundled kernels, path/to/file.py:kernel, .ptx files, folders (all .ptx below), and -
-    for PTX on standard input. What cannot be read is said on standard error, everything else is
-    shown, and the exit code is 3.
+    TARGETs: bundled kernels, path/to/file.py:kernel, .ptx files, .cubin and .fatbin files (and
+    executables with device code), file.cu or file.cu:kernel, folders (all .ptx and .cubin below,
+    such as Triton's cache), patterns in quotes, and - for PTX on standard input. What cannot be
+    read is said on standard error, everything else is shown, and the exit code is 3.
 
     \b
     Examples:
       kanalyze ptx gelu
       kanalyze ptx matmul_relu --arch sm_100 --set M=8192 --summary
       kanalyze ptx dumps/ other.ptx --quiet
+      kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
     """
     from kanalyze.cli import reading
@@ -67,7 +75,8 @@ def command(
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
-    result = reading.read(targets, options, kernels, with_listing, lenient)
+    with_sass = sass and not (quiet and format_ == "text")
+    result = reading.read(targets, options, kernels, with_listing, lenient, with_sass)
     if format_ == "json":
         from kanalyze.report import as_json
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from kanalyze import cubin, cuda, inputs
 from kanalyze.cli import output
 from kanalyze.cli.app import report_error
 from kanalyze.cli.options import TargetOptions, facts_of
-from kanalyze.errors import InputError, KanalyzeError, MissingToolError, UsageError, nearest
+from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.launch import Launch
-from kanalyze.pipeline import Subject, errors_of, read_ptx, report_on, subjects_of
+from kanalyze.pipeline import Subject, errors_of, of_machine_code, read_ptx, report_on, subjects_of
 from kanalyze.report import document as doc
 
 STANDARD_INPUT = "<stdin>"
-_NOW = "accepted now: a bundled kernel's name, path/to/file.py:kernel, a .ptx file, a folder, or -"
+_NOW = (
+    "accepted: a bundled kernel's name, path/to/file.py:kernel, a .ptx, .cubin or .cu file, "
+    "file.cu:kernel, a folder, or -"
+)
 
 
 @dataclass(frozen=True)
@@ -34,9 +41,12 @@ class _Trouble:
 
     skipped: list[doc.Skipped] = field(default_factory=list)
     exit_code: int = 0
+    progress: Progress | None = None
 
     def add(self, error: KanalyzeError, file: str) -> None:
         """Say an error, and note it."""
+        if self.progress is not None:
+            self.progress.clear()
         report_error(error)
         message = error.message if isinstance(error, InputError) else str(error)
         line = error.spot.line if isinstance(error, InputError) and error.spot else 0
@@ -51,6 +61,7 @@ def read(
     kernels: Sequence[str],
     listing: bool,
     lenient: bool,
+    sass: bool = True,
 ) -> Result:
     """Read targets and report on all their kernels.
 
@@ -65,39 +76,55 @@ def read(
             raise InputError("there is no .ptx of the same stem beside it", file=options.record)
         targets = [str(launch.ptx)]
     trouble = _Trouble()
+    files = [file for target in targets for file in _files(target, trouble)]
+    progress = trouble.progress = Progress(2 * len(files))
     subjects = [
-        subject for target in targets for subject in _subjects(target, options, launch, trouble)
+        subject
+        for file in progress.over(files, str)
+        for subject in _subjects(file, options, launch, trouble)
     ]
     if kernels:
         subjects = _chosen(subjects, kernels)
-    ignored = options.for_compiling()
+    ignored = [] if any(cuda.split(file) for file in files) else options.for_compiling()
     if ignored and subjects and all(subject.compiled is None for subject in subjects):
         output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
+    progress.clear()
     for subject in subjects:
         for error in errors_of(subject.module):
             report_error(error, "warning" if lenient else "error")
             if not lenient:
                 trouble.exit_code = max(trouble.exit_code, error.exit_code)
-        if not any(f.body is not None for f in subject.module.entries):
+        if not subject.bare and not any(f.body is not None for f in subject.module.entries):
             output.say(f"{output.escaped(subject.file)}: there is no kernel in it", "warning")
-    report = report_on(subjects, listing)
+    progress.total = len(files) + len(subjects)
+    report = report_on(progress.over(subjects, lambda subject: subject.file), listing, sass)
+    progress.close()
     report = dataclasses.replace(report, skipped=(*trouble.skipped, *report.skipped))
     return Result(report, trouble.exit_code)
 
 
-def _subjects(
-    target: str, options: TargetOptions, launch: Launch | None, trouble: _Trouble
-) -> Iterator[Subject]:
+def _files(target: str, trouble: _Trouble) -> list[str]:
+    """The files that a target stands for."""
+    if target == "-" or _is_bundled(target):
+        return [target]
     try:
-        for file in _files(target):
-            try:
-                for subject in _of_file(file, options, launch):
-                    notes = (*_launch_facts(launch, options.record), *subject.notes)
-                    yield dataclasses.replace(subject, notes=notes)
-            except (InputError, MissingToolError) as error:
-                trouble.add(error, file)
+        return inputs.files_of(target)
     except InputError as error:
         trouble.add(error, target)
+        return []
+
+
+def _subjects(
+    file: str, options: TargetOptions, launch: Launch | None, trouble: _Trouble
+) -> Iterator[Subject]:
+    try:
+        for subject in _of_file(file, options, launch):
+            notes = (*_launch_facts(launch, options.record), *subject.notes)
+            yield dataclasses.replace(subject, notes=notes)
+    except UsageError:
+        raise
+    except KanalyzeError as error:
+        trouble.add(error, file)
 
 
 def _launch_facts(launch: Launch | None, record: str | None) -> list[str]:
@@ -114,17 +141,6 @@ def _launch_facts(launch: Launch | None, record: str | None) -> list[str]:
     return [f"launch of {launch.kernel}{device} from {record}: {', '.join([shape, *values])}"]
 
 
-def _files(target: str) -> list[str]:
-    """The target itself, or the PTX files below a folder."""
-    path = Path(target)
-    if target == "-" or _is_bundled(target) or not path.is_dir():
-        return [target]
-    found = sorted(str(p) for p in path.rglob("*.ptx") if p.is_file())
-    if not found:
-        raise InputError("there is no .ptx file in this folder", file=target)
-    return found
-
-
 def _of_file(target: str, options: TargetOptions, launch: Launch | None) -> Iterator[Subject]:
     if target == "-":
         from kanalyze.ptx.parse import parse_ptx_modules
@@ -133,13 +149,16 @@ def _of_file(target: str, options: TargetOptions, launch: Launch | None) -> Iter
         for module in parse_ptx_modules(text, STANDARD_INPUT):
             yield Subject(module, STANDARD_INPUT, launch=launch)
         return
-    name = target.partition(":")[0] if ".cu:" in target else target
-    if name.endswith((".cubin", ".cu")):
-        raise InputError(f"this kind of file cannot be read yet; {_NOW}", file=target)
     path = Path(target)
     python = target.endswith(".py") or ".py:" in target
-    if not _is_bundled(target) and not python and not target.endswith(".ptx"):
+    known = python or target.endswith((".ptx", *cubin.SUFFIXES)) or cuda.split(target) is not None
+    if not known and not _is_bundled(target):
         if path.is_file():
+            with path.open("rb") as stream:
+                machine = cubin.is_machine_code(stream.read(4))
+            if machine:
+                yield from of_machine_code(path, launch)
+                return
             for module in read_ptx(path):
                 yield Subject(module, target, launch=launch)
             return
@@ -161,17 +180,69 @@ def _is_bundled(target: str) -> bool:
 def _chosen(subjects: Sequence[Subject], kernels: Sequence[str]) -> list[Subject]:
     """The subjects with only the kernels named."""
     known = [f.name for s in subjects for f in s.module.entries if f.body is not None]
+    known += [name for s in subjects for name in s.bare]
     for name in kernels:
-        if name not in known:
+        if name not in known and name not in map(cuda.source_name, known):
             raise UsageError(
                 f"there is no kernel '{name}' in what was read: {nearest(name, known)}"
             )
+
+    def wanted(name: str) -> bool:
+        return name in kernels or cuda.source_name(name) in kernels
+
     chosen = []
     for subject in subjects:
         functions = tuple(
-            f for f in subject.module.functions if f.kind != "entry" or f.name in kernels
+            f for f in subject.module.functions if f.kind != "entry" or wanted(f.name)
         )
-        if any(f.kind == "entry" for f in functions):
+        bare = tuple(name for name in subject.bare if wanted(name))
+        if bare or any(f.kind == "entry" for f in functions):
             module = dataclasses.replace(subject.module, functions=functions)
-            chosen.append(dataclasses.replace(subject, module=module))
+            chosen.append(dataclasses.replace(subject, module=module, bare=bare))
     return chosen
+
+
+T = TypeVar("T")
+
+
+class Progress:
+    """A bar on standard error: only on a terminal, and only after a second of work."""
+
+    def __init__(self, total: int):
+        self.total = total
+        self.done = 0
+        self.shown = False
+        self.on = total > 2 and sys.stderr.isatty()
+        self.start = time.monotonic()
+        self.last = 0.0
+
+    def over(self, items: Iterable[T], name: Callable[[T], str]) -> Iterator[T]:
+        """The items; each counts when the next one is asked for."""
+        for item in items:
+            self._show(name(item))
+            yield item
+            self.done += 1
+
+    def _show(self, name: str) -> None:
+        now = time.monotonic()
+        if not self.on or now - self.start < 1 or now - self.last < 0.1:
+            return
+        self.last, self.shown = now, True
+        columns = shutil.get_terminal_size().columns
+        share = min(1.0, self.done / max(1, self.total))
+        bar = "#" * round(20 * share)
+        text = f"[{bar:<20}] {self.done}/{self.total}  {output.escaped(name)}"
+        sys.stderr.write(f"\r\x1b[K{text[: columns - 1]}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the bar away, so that a message can stand there."""
+        if self.shown:
+            self.shown = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """Take the bar away for good."""
+        self.clear()
+        self.on = False

@@ -7,7 +7,7 @@ Field names are the keys of the JSON (``kanalyze/schemas/ptx.json``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from kanalyze.models.coarsening import Coarsening
@@ -159,8 +159,63 @@ class ListingLine:
 
 
 @dataclass(frozen=True, slots=True)
+class SassRow:
+    """Accesses or tensor instructions of the machine code, of one category and width.
+
+    ``width`` is the bytes of a thread ("16 B") or the shape of a tensor instruction. ``opcodes``
+    are the mnemonics in full. ``sass`` counts them without ``dummies`` (``@!PT LDS RZ, [RZ]``).
+    ``ptx`` is the same count in the PTX, and ``verdict`` "equal", "explained" (``explanation`` says
+    by what) or "not explained"; all None where there is no PTX. ``hints`` are the cache hints with
+    how many instructions have each; ``hints_added`` those on how much L2 fetches (``.LTC128B``)
+    that the PTX does not ask for.
+    """
+
+    category: str
+    width: str
+    opcodes: Mapping[str, int]
+    sass: int
+    dummies: int
+    ptx: int | None
+    verdict: str | None
+    explanation: str | None
+    hints: Mapping[str, int]
+    hints_added: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sass:
+    """What the machine code of a kernel holds; counts are static.
+
+    ``origin`` says which machine code: "gelu.cubin", "assembled by ptxas 12.9.86".
+    ``instructions`` counts all of the kernel's section; ``never_reached`` those among them behind
+    the last exit (padding); ``not_read`` lines that could not be read. ``memory`` has the shape of
+    the kernel's, ``vectors`` by bits. ``registers_per_thread``, ``stack_bytes`` and
+    ``shared_bytes`` (static) are what the cubin says; ``local_*_bytes`` add up the local accesses;
+    ``stack`` puts stack and spills into words.
+    """
+
+    target: str | None
+    origin: str
+    instructions: int
+    never_reached: int
+    not_read: int
+    memory: Mapping[str, Mapping[str, Traffic]]
+    tensor_core: TensorCore
+    comparison: tuple[SassRow, ...]
+    registers_per_thread: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    local_store_bytes: int
+    local_load_bytes: int
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
-    """The report on one kernel."""
+    """The report on one kernel.
+
+    ``sass`` is None where no machine code is at hand or it was not asked for.
+    """
 
     file: str
     name: str
@@ -191,6 +246,27 @@ class Kernel:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     listing: tuple[ListingLine, ...]
+    sass: Sass | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SassKernel:
+    """The report on a kernel of which there is no PTX: the facts of its machine code.
+
+    In the JSON it has the keys of `Kernel`; those that are not here are null there.
+    """
+
+    file: str
+    name: str
+    target: str | None
+    registers_per_thread: int | None
+    spill_store_bytes: int | None
+    spill_load_bytes: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    resources_from: str | None
+    notes: tuple[str, ...]
+    sass: Sass | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +290,7 @@ class Skipped:
 class Report:
     """What `kanalyze.analyze` returns; ``functions`` names the device functions with a body."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel | SassKernel, ...]
     functions: tuple[str, ...]
     skipped: tuple[Skipped, ...]
     unknown: tuple[Unknown, ...]
@@ -223,6 +299,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
         plain: dict[str, Any] = to_plain(self)
+        plain["kernels"] = [dict.fromkeys(_KERNEL_KEYS) | kernel for kernel in plain["kernels"]]
         return {"schema": plain.pop("schema"), **plain}
 
     @staticmethod
@@ -235,5 +312,21 @@ class Report:
         """
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
-        report: Report = from_plain(Report, data)
-        return report
+        report: Report = from_plain(Report, {**data, "kernels": []})
+        return replace(report, kernels=tuple(_kernel(item) for item in data["kernels"]))
+
+
+_KERNEL_KEYS = tuple(f.name for f in fields(Kernel))
+_SASS_KERNEL_KEYS = frozenset(f.name for f in fields(SassKernel))
+PTX_KEYS = tuple(key for key in _KERNEL_KEYS if key not in _SASS_KERNEL_KEYS)
+"""The keys of a kernel that say something about its PTX: null where there is none."""
+
+
+def _kernel(data: Mapping[str, Any]) -> Kernel | SassKernel:
+    kernel: Kernel | SassKernel
+    if "instructions" in data and data["instructions"] is None:
+        own = {k: v for k, v in data.items() if k in _SASS_KERNEL_KEYS or v is not None}
+        kernel = from_plain(SassKernel, own)
+    else:
+        kernel = from_plain(Kernel, data)
+    return kernel

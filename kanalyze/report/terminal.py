@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kanalyze.models.counts import Traffic
 from kanalyze.report import document as doc
-from kanalyze.report import listing_text
+from kanalyze.report import listing_text, sass_text
 from kanalyze.report.layout import NBSP, Page, Segment
 
 LOADS = ("load", "async_copy", "bulk_load")
@@ -44,12 +44,19 @@ def render(
     reasons = {unknown.field: unknown.reason for unknown in report.unknown}
     for index, kernel in enumerate(report.kernels):
         if quiet:
-            page.line(*_quiet(kernel, unread[kernel.file]), hang=2)
+            if isinstance(kernel, doc.SassKernel):
+                page.line(*sass_text.quiet(kernel), hang=2)
+            else:
+                page.line(*_quiet(kernel, unread[kernel.file]), hang=2)
             continue
         if index:
             page.blank()
             page.blank()
-        _Summary(page, kernel, f"kernels[{index}]", reasons, unread[kernel.file]).show()
+        path = f"kernels[{index}]"
+        if isinstance(kernel, doc.SassKernel):
+            sass_text.show_kernel(page, kernel, path, reasons)
+            continue
+        _Summary(page, kernel, path, reasons, unread[kernel.file]).show()
         if listing and kernel.listing:
             listing_text.show(page, kernel)
     if not quiet:
@@ -153,6 +160,7 @@ class _Summary:
         self._loops()
         self._params()
         self._opcodes()
+        sass_text.add(page, sass_text.sass_rows(kernel.sass, self.reasons.get(f"{self.path}.sass")))
         for finding in kernel.findings:
             text = f"line {finding.line}: {finding.message} {finding.advice}".rstrip()
             self.row(finding.severity, (text, "warn"))
