@@ -23,13 +23,13 @@ import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.accesses import Addresses
-from kanalyze.address.grid import UnknownValueError, both
+from kanalyze.address.grid import Condition, Grid, UnknownValueError, both
+from kanalyze.address.isa import negation
 from kanalyze.address.loops import solve
 from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.address.reach import Reach
-from kanalyze.address.registers import Answer, Request, follow_code
+from kanalyze.address.registers import Answer, Request, branch_sides, follow_code
 from kanalyze.address.sass_isa import SassIsa, parameter_places
-from kanalyze.address.transfer import warp_uniform
 from kanalyze.address.value import Pool, Value
 from kanalyze.launch import Launch
 from kanalyze.launched import BlockRuns, Launched
@@ -127,20 +127,26 @@ class SassLaunched:
     def _runs(self, block: int) -> BlockRuns:
         if block in self._repeated:
             return BlockRuns(None, None, "a subroutine that is called from several places")
-        if any(self.cfg.dominates(place, block) for place in self._apart):
+        runs = self._axes.runs(block)
+        above = [place for place in self._apart if self.cfg.dominates(place, block)]
+        arriving = self._apart[block] if above == [block] else None
+        if arriving and set(self.cfg.graph.successors(block)) == {self.cfg.exit}:
+            return BlockRuns(arriving, runs.threads, None)  # each part by itself
+        if above:
             return BlockRuns(None, None, "threads of a warp that went different ways stay apart")
-        return self._axes.runs(block)
+        return runs
 
     @cached_property
-    def _apart(self) -> frozenset[int]:
-        """The blocks where ways meet, but not the threads of a warp that took them."""
-        found = set()
+    def _apart(self) -> dict[int, int | None]:
+        """The blocks where ways meet, but not the threads of a warp that took them: arrivals."""
+        found: dict[int, int | None] = {}
         for block in self.cfg.order:
-            if len(self._ways(block)) > 1 and not before_join(self.cfg.blocks[block]):
+            if not before_join(self.cfg.blocks[block]):
                 runs, arriving = self._axes.runs(block).warps, self._arriving(block)
-                if runs is not None and arriving is not None and arriving > runs:
-                    found.add(block)
-        return frozenset(found)
+                scattered = any(self._axes.scattered(way, block) for way in self._ways(block))
+                if runs is not None and (scattered or (arriving or 0) > runs):
+                    found[block] = None if scattered else arriving
+        return found
 
     def _ways(self, block: int) -> list[int]:
         """The blocks that lead into a block, without those that jump back to it."""
@@ -163,7 +169,7 @@ class SassLaunched:
     def _arriving(self, block: int) -> int | None:
         """The warps of each way into the block, added up."""
         ways = self._ways(block)
-        if len(ways) == 1:
+        if len(ways) == 1 and not self._axes.left(ways[0], block):
             return self._axes.runs(block).warps
         total = 0
         for way in ways:
@@ -199,6 +205,8 @@ class SassLaunched:
             reason = self.block_runs[predecessor].reason
             if reason is not None:
                 return reason
+            if self._axes.scattered(predecessor, block):
+                return "they leave a loop in different iterations"
         return "it depends on data"
 
     @property
@@ -303,21 +311,53 @@ class _Axes(Launched):
         except TooLargeError:
             return "too many different cases to evaluate"
 
+    def left(self, predecessor: int, block: int) -> bool:
+        """Whether the edge ``predecessor`` → ``block`` leaves a loop."""
+        return any(predecessor in loop.body and block not in loop.body for loop in self.cfg.loops)
+
+    def scattered(self, predecessor: int, block: int) -> bool:
+        """Whether threads of a warp leave a loop in different iterations by this edge."""
+        if not self.left(predecessor, block):
+            return False
+        try:
+            grid, within = self._grid(predecessor)
+            condition = both(within, self._reached(grid, predecessor))
+            condition = both(condition, grid.condition(self._leaves(predecessor, block)))
+            times = self._count(grid, condition)
+        except (UnknownValueError, TooLargeError):
+            return False
+        entered = self._along(predecessor, block)
+        return entered is not None and times > entered
+
     def arriving(self, predecessor: int, block: int) -> int | None:
-        """Warps of which a thread takes the edge ``predecessor`` → ``block``; None: unknown."""
-        for loop in self.cfg.loops:  # threads that leave a loop one after the other
-            if predecessor in loop.body and block not in loop.body:
-                trip = self.found.solved.trips[loop.header].count
-                if trip is None or not warp_uniform(trip):
-                    return None
+        """Parts of warps that come along the edge ``predecessor`` → ``block``; None: unknown."""
+        if self.scattered(predecessor, block):
+            return None
+        return self._along(predecessor, block)
+
+    def _along(self, predecessor: int, block: int) -> int | None:
+        """Warps of which a thread comes along an edge."""
         try:
             grid, within = self._grid(block)
             condition = both(within, self._reached(grid, block))
-            condition = both(condition, grid.condition(self.reach.edge(predecessor, block)))
-            nowhere = parts.number(0, grid.dimensions)
-            return count(_EXECUTED, nowhere, condition, self._shape(grid)).requests
+            edge = self.reach.edge(predecessor, block)
+            return self._count(grid, both(condition, grid.condition(edge)))
         except (UnknownValueError, TooLargeError):
             return None
+
+    def _count(self, grid: Grid, condition: Condition) -> int:
+        nowhere = parts.number(0, grid.dimensions)
+        return count(_EXECUTED, nowhere, condition, self._shape(grid)).requests
+
+    def _leaves(self, block: int, outside: int) -> Value:
+        """When a thread goes from ``block``, in a loop, to the block ``outside``."""
+        pool = self.found.solved.registers.pool
+        condition = self.found.solved.registers.conditions.get(block)
+        taken, following = branch_sides(self.reach.cfg, block)
+        if condition is None or taken is None or taken == following:
+            raise UnknownValueError("a branch table")
+        (condition,) = self.found.solved.resolve([condition], block)
+        return condition if outside == taken else negation(pool, condition)
 
 
 # ---------------------------------------------------------------- accesses

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,8 @@ ACTIVE = {
     "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum": "asynchronous copy",
 }
 
-every_record = pytest.mark.parametrize(
-    "name", [*RECORDS, *MORE] if MORE else [*RECORDS, pytest.param("", marks=pytest.mark.skip(WHY_NOT))]
-)  # fmt: skip
+MISSING = [] if MORE else [pytest.param("", marks=pytest.mark.skip(WHY_NOT))]
+every_record = pytest.mark.parametrize("name", [*RECORDS, *MORE, *MISSING])
 
 
 @lru_cache
@@ -193,8 +193,6 @@ settings = pytest.mark.parametrize(
 @bundled
 @settings
 def test_every_block_is_counted_except_what_waits(number: int, arch: str) -> None:
-    import re
-
     below, _, _ = of_bundled(number, arch)
     for runs in below.block_runs.values():
         assert runs.warps is not None or re.search(WAITS, runs.reason or ""), runs.reason

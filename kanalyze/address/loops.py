@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kanalyze.address.linear import Sum, combine, sum_of, value_of
-from kanalyze.address.pairs import halves, joined, lower_sum, pair
+from kanalyze.address.pairs import halves, is_lower, joined, pair
 from kanalyze.address.registers import Registers, branch_sides
 from kanalyze.address.value import Value, evaluate, in_order, leaves, unknown_reasons
 
@@ -193,7 +193,7 @@ class _Loop:
                 continue
             (low,) = lows
             step = value_of(self.pool, rest.without(self.pool.make("zext", 64, low)))
-            same = sum_of(following[low], self.sums).equals(lower_sum(self.pool, whole))
+            same = is_lower(self.pool, following[low], whole)
             if same and not self._varies(step):
                 start = pair(self.pool, starts[low], starts[high])
                 grown = self.pool.make("mul", 64, self._iteration(64), step)

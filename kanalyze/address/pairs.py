@@ -10,7 +10,7 @@ def pair(pool: Pool, low: Value, high: Value) -> Value:
     """The 64-bit number of two registers; what `halves` took apart is whole again."""
     if high.op == "trunc" and high.args[0].op == "shru" and high.args[0].args[0].bits == 64:
         whole, amount = high.args[0].args
-        if amount.unsigned == 32 and _is_lower(low, whole, pool):
+        if amount.unsigned == 32 and is_lower(pool, low, whole):
             return whole
     if high.op == "shrs" and high.args[0] is low and (high.args[1].unsigned or 0) >= 31:
         return pool.make("sext", 64, low)
@@ -24,7 +24,7 @@ def halves(pool: Pool, value: Value) -> tuple[Value, Value]:
     return pool.make("trunc", 32, value), pool.make("trunc", 32, upper)
 
 
-def _is_lower(low: Value, whole: Value, pool: Pool) -> bool:
+def is_lower(pool: Pool, low: Value, whole: Value) -> bool:
     """Whether ``low`` is the lower half of ``whole``, by what they are sums of."""
     return low is pool.make("trunc", 32, whole) or sum_of(low, {}).equals(lower_sum(pool, whole))
 
