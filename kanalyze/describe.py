@@ -18,8 +18,11 @@ from kanalyze.address.loops import WAITS_ON_MBARRIER, TripCount
 from kanalyze.address.reach import reach
 from kanalyze.address.readable import Reader
 from kanalyze.address.value import Value, leaves, unknown_reasons
+from kanalyze.launch import Launch
+from kanalyze.launched import Launched
 from kanalyze.listing import listing
 from kanalyze.models import counts, lanes, roles, stages
+from kanalyze.models.branches import branches
 from kanalyze.models.coarsening import Coarsening, Moved, coarsening
 from kanalyze.naming import name_values
 from kanalyze.ptx import instructions as table
@@ -103,6 +106,7 @@ def describe(
     notes: tuple[str, ...],
     sources: Sources,
     with_listing: bool,
+    launch: Launch | None = None,
 ) -> Description:
     """Describe one kernel.
 
@@ -115,10 +119,10 @@ def describe(
         notes: remarks to pass on.
         sources: cache of source files.
         with_listing: whether to make the annotated listing, too.
+        launch: a launch, with which each access is counted.
     """
-    return _Describer(module, function, file, arguments, resources, notes, sources).run(
-        with_listing
-    )
+    describer = _Describer(module, function, file, arguments, resources, notes, sources, launch)
+    return describer.run(with_listing)
 
 
 class _Describer:
@@ -131,6 +135,7 @@ class _Describer:
         resources: Resources,
         notes: tuple[str, ...],
         sources: Sources,
+        launch: Launch | None,
     ):
         self.module = module
         self.function = function
@@ -145,7 +150,11 @@ class _Describer:
         self.variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}
         self.found = addresses.find(self.cfg, self.variables)
         self.executed = reach(self.cfg, self.found.solved)
-        self.threads = self._block_extents()
+        self.required = self._block_extents()
+        self.threads = self.required or (launch.block if launch is not None else None)
+        self.launched = (
+            Launched(self.cfg, self.found, self.variables, launch) if launch is not None else None
+        )
         self.reader = Reader(
             names={name: a.name for name, a in arguments.items()},
             bits=Bits({name: a.divisor for name, a in arguments.items()}, self._greatest()),
@@ -179,7 +188,7 @@ class _Describer:
         return x, y, z
 
     def _greatest(self) -> dict[str, int]:
-        axes = zip("xyz", self.threads or (), strict=False)
+        axes = zip("xyz", self.required or (), strict=False)
         return {f"tid.{axis}": extent - 1 for axis, extent in axes}
 
     def _counters(self) -> dict[int, str]:
@@ -250,7 +259,7 @@ class _Describer:
             target=self.module.target[0] if self.module.target else None,
             ptx_version=self.module.version,
             params=self._params(),
-            reqntid=self.threads,
+            reqntid=self.required,
             maxntid=self._triple("maxntid"),
             minnctapersm=(self.function.directives.get("minnctapersm") or (None,))[0],
             instructions=len(instructions),
@@ -263,6 +272,7 @@ class _Describer:
             special_registers=counts.special_registers(instructions),
             roles=self._roles(accesses, definitions),
             blocks=len(self.cfg.blocks),
+            branches=self._branches(),
             loops=tuple(loops),
             registers_per_thread=self.resources.registers,
             spill_store_bytes=self.resources.spill_store_bytes,
@@ -284,6 +294,11 @@ class _Describer:
             lines = listing(self.module, self.cfg, kernel, at, names, self.sources.get)
             kernel = replace(kernel, listing=lines)
         return Description(kernel, self.cfg, self.found, self.variables, self.unknown)
+
+    def _branches(self) -> dict[str, int]:
+        """Conditional branches by whether they can part a warp."""
+        found = Counter(b.kind for b in branches(self.cfg, self.found.solved, self.required))
+        return {kind: found[kind] for kind in ("divergent", "warp", "block", "unknown")}
 
     def _triple(self, name: str) -> tuple[int, ...] | None:
         given = self.function.directives.get(name)
@@ -346,6 +361,7 @@ class _Describer:
         when = self._when(access)
         condition = self.reader.condition(when) if when is not None else None
         pattern = self._pattern(access)
+        counted = self.launched.cost(access).counted if self.launched is not None else None
         block = self.cfg.blocks[access.block]
         guard = instruction.guard
         source = source_of(instruction.loc, self.module)
@@ -370,6 +386,9 @@ class _Describer:
             bytes_per_warp=pattern.bytes_per_warp if pattern else None,
             pattern=pattern.words if pattern else None,
             hints=row.hints,
+            requests=counted.requests if counted else None,
+            cost=counted.cost if counted else None,
+            cost_unit=("wavefronts" if row.space == "shared" else "sectors") if counted else None,
             block=block.name,
             loop_depth=self.cfg.loop_depth[access.block],
             stage=stage,
@@ -383,7 +402,9 @@ class _Describer:
         """
         reached = self.executed.get(access.block)
         parts = leaves(reached, "special") if reached is not None else []
-        if reached is None or not any(p.payload.startswith(("tid", "ctaid", "lane")) for p in parts):
+        if reached is None or not any(
+            p.payload.startswith(("tid", "ctaid", "lane")) for p in parts
+        ):
             return access.condition
         if access.condition is None:
             return reached

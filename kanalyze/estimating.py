@@ -15,7 +15,7 @@ from kanalyze.describe import Description, Sources, describe
 from kanalyze.devices import Device
 from kanalyze.devices import device as find_device
 from kanalyze.errors import UsageError, nearest
-from kanalyze.launch import Launch, LaunchParam
+from kanalyze.launch import Launch
 from kanalyze.launched import Cost, Launched
 from kanalyze.models import banks, coalescing
 from kanalyze.models.flops import flops
@@ -23,7 +23,14 @@ from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, best, widest
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
-from kanalyze.pipeline import Settings, Subject, arguments_of, resources_of, subjects_of
+from kanalyze.pipeline import (
+    Settings,
+    Subject,
+    arguments_of,
+    launch_of,
+    resources_of,
+    subjects_of,
+)
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
@@ -41,7 +48,6 @@ DEFAULT_DEVICES = {
     "sm_120": "RTX PRO 6000",
 }
 _ALIGNMENT = 256  # of what an allocator returns, and more than any rule here looks at
-_SPACING = 1 << 40
 _COUNTERS = {
     ("global", "load"): "global_load",
     ("global", "async_copy"): "global_load",
@@ -106,32 +112,6 @@ def estimate(
     if launch is None:
         launch = launch_of(subject.compiled)
     return _Estimate(subject, function, launch, device).run()
-
-
-def launch_of(compiled: Compiled | None) -> Launch:
-    """The launch that a compiled kernel's example or settings describe.
-
-    Raises:
-        UsageError: grid or arguments are not known.
-    """
-    if compiled is None or compiled.grid is None:
-        raise UsageError(
-            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or a "
-            "kernel with EXAMPLE and grid"
-        )
-    params: list[LaunchParam] = []
-    for name, kind in compiled.signature.items():
-        if kind == "constexpr":
-            continue
-        value = compiled.arguments.get(name)
-        if kind.startswith("*"):
-            params.append(LaunchParam(name, kind, _SPACING * (len(params) + 1)))
-        else:
-            params.append(LaunchParam(name, kind, value if isinstance(value, int) else None))
-    x, y, z = (*compiled.grid, 1, 1)[:3]
-    threads = 32 * int(compiled.metadata["num_warps"])
-    shared = compiled.resources.shared_bytes
-    return Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params), shared)
 
 
 @dataclass

@@ -202,8 +202,16 @@ class _Listing:
         if access is not None:
             address = access.address if access.address is not None else f"unknown: {access.reason}"
             stage = {"prologue": "prologue: ", "steady": "steady: "}.get(access.stage or "", "")
-            notes = (stage + in_words(access), f"at {address}")
-            return (*notes, f"to {access.shared_address}") if access.shared_address else notes
+            notes = [stage + in_words(access), f"at {address}"]
+            if access.shared_address is not None:
+                notes.append(f"to {access.shared_address}")
+            if access.requests and access.cost is not None:
+                each = access.cost / access.requests
+                notes.append(
+                    f"in this launch: {access.requests:,} requests, {each:.4g} "
+                    f"{access.cost_unit} each"
+                )
+            return tuple(notes)
         row = table.memory_access(instruction)
         if row is not None and row.space == "param" and row.kind == "load":
             return self._parameter(instruction)

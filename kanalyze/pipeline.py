@@ -11,13 +11,14 @@ from kanalyze import cuda, inputs, sass_section
 from kanalyze.compile import DEFAULT_ARCH, Compiled, compile_kernel, normalise_arch
 from kanalyze.describe import Argument, Sources, describe
 from kanalyze.errors import InputError, KanalyzeError, SourceSpot, UsageError, nearest
-from kanalyze.launch import Launch
+from kanalyze.launch import Launch, LaunchParam
 from kanalyze.machine import Machine
 from kanalyze.ptx import ir
 from kanalyze.ptx.parse import parse_ptx_modules
 from kanalyze.report import document as doc
 
 PTX_SUFFIX = ".ptx"
+_SPACING = 1 << 40  # between the addresses that pointers get where no launch says them
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,7 @@ def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = T
                 subject.notes + warnings,
                 sources,
                 listing,
+                launch_for(subject, function),
             )
             kernel, reasons = resources.with_sass(description.kernel, function, sass)
             add(kernel, [*description.unknown, *reasons])
@@ -307,6 +309,16 @@ def resources_of(subject: Subject) -> Machine:
     return Machine(subject)
 
 
+def launch_for(subject: Subject, function: ir.Function) -> Launch | None:
+    """The launch of a kernel, where one is known: given, or that of the target's own example."""
+    if subject.launch is not None:
+        return subject.launch if _is_of(subject.launch, subject.module, function) else None
+    compiled = subject.compiled
+    if compiled is None or compiled.grid is None or compiled.name != function.name:
+        return None
+    return launch_of(compiled)
+
+
 def _is_of(launch: Launch, module: ir.Module, function: ir.Function) -> bool:
     """Whether a launch is one of this kernel: by name, or because there is no other."""
     fits = len(launch.params) <= len(function.parameters)
@@ -336,3 +348,29 @@ def arguments_of(
         for index, name in enumerate(names[len(given) :]):
             result[name] = Argument(("global_scratch", "profile_scratch")[index % 2], "*i8")
     return result
+
+
+def launch_of(compiled: Compiled | None) -> Launch:
+    """The launch that a compiled kernel's example or settings describe.
+
+    Raises:
+        UsageError: grid or arguments are not known.
+    """
+    if compiled is None or compiled.grid is None:
+        raise UsageError(
+            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or a "
+            "kernel with EXAMPLE and grid"
+        )
+    params: list[LaunchParam] = []
+    for name, kind in compiled.signature.items():
+        if kind == "constexpr":
+            continue
+        value = compiled.arguments.get(name)
+        if kind.startswith("*"):
+            params.append(LaunchParam(name, kind, _SPACING * (len(params) + 1)))
+        else:
+            params.append(LaunchParam(name, kind, value if isinstance(value, int) else None))
+    x, y, z = (*compiled.grid, 1, 1)[:3]
+    threads = 32 * int(compiled.metadata["num_warps"])
+    shared = compiled.resources.shared_bytes
+    return Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params), shared)

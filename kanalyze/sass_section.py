@@ -176,7 +176,7 @@ def _rows(
 ) -> tuple[doc.SassRow, ...]:
     opcodes: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for instruction in function.instructions:
-        key = crosscheck._sass_key(instruction)
+        key = crosscheck.sass_key(instruction)
         access = memory_access(instruction)
         if key is not None and not (access is not None and access.dummy):
             opcodes[key][instruction.opcode] += 1

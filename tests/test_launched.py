@@ -48,7 +48,7 @@ def compiled_of(case: tuple[str, dict[str, int], str | None, str]) -> Compiled:
 
 
 def launch_of(compiled: Compiled, shift: int) -> tuple[Launch, list[Any]]:
-    """The launch for kanalyze and the arguments for the interpreter; pointers moved by ``shift``."""
+    """The launch for kanalyze and the interpreter's arguments; pointers moved by ``shift``."""
     params: list[LaunchParam] = []
     values: list[Any] = []
     for name, kind in compiled.signature.items():
@@ -91,8 +91,13 @@ def wavefronts(row: Any, where: Any, on: Any) -> int:
         return sum(fullest_bank(r, 16) for r in rows)
     size = {8: 16, 16: 8}.get(width, 32)
     lanes = [i for i in range(32) if on[i]]
-    together = row.row.kind == "load" and size < 32 and any(
-        all(not on[i ^ other] or where[i] == where[i ^ other] for i in lanes) for other in (1, 2)
+    together = (
+        row.row.kind == "load"
+        and size < 32
+        and any(
+            all(not on[i ^ other] or where[i] == where[i ^ other] for i in lanes)
+            for other in (1, 2)
+        )
     )
     size = 2 * size if together else size
     groups = [[int(where[i]) for i in lanes if i // size == g] for g in range(32 // size)]

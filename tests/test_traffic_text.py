@@ -355,8 +355,8 @@ def test_a_file_may_have_any_name(tmp_path: Path) -> None:
         (["geluu"], 2, "did you mean gelu?"),
         (["{copy}", "--launch", "{record}", "--device", "H2000"], 2, "unknown device 'H2000'"),
         (["{copy}", "--launch", "{record}", "--kernel", "cpy"], 2, "no kernel 'cpy'"),
-        (["kernel.cubin", "--launch", "{record}"], 3, "cannot be read yet"),
-        (["kernel.cu:add", "--launch", "{record}"], 3, "cannot be read yet"),
+        (["kernel.cubin", "--launch", "{record}"], 3, "No such file"),
+        (["kernel.cu:add", "--launch", "{record}"], 3, "No such file"),
     ],
 )
 def test_errors(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:

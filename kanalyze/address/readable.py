@@ -2,8 +2,8 @@
 
 The text reads as Python over integers without a width: it equals the value as long as index
 arithmetic does not wrap at 32 or 64 bits (what kernels rely on); where an operation drops bits on
-purpose the text says ``u32(…)``. Three things differ from Python: ``//`` and ``%`` round toward 0, as
-the machine's do; ``ceil(a/b)`` stands for ``(a + b - 1) // b``, as compilers compute it; and
+purpose the text says ``u32(…)``. Three things differ from Python: ``//`` and ``%`` round toward 0,
+as the machine's do; ``ceil(a/b)`` stands for ``(a + b - 1) // b``, as compilers compute it; and
 ``mulhi_u32`` is the upper half of a product.
 """
 

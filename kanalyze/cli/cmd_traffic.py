@@ -90,7 +90,7 @@ def command(
 
 def _read(
     target: str | None, options: shared.TargetOptions, launch: Launch | None, lenient: bool
-) -> tuple[Compiled | ir.Module, int]:
+) -> tuple[Compiled | ir.Module | str, int]:
     """The target, compiled or read, and the exit code that goes with what could not be read."""
     from kanalyze.errors import InputError, UsageError
 
@@ -101,13 +101,8 @@ def _read(
             raise InputError("there is no .ptx of the same stem beside it", file=options.record)
         target = str(launch.ptx)
     path = target.partition(":")[0] if ".cu:" in target else target
-    if path.endswith((".cubin", ".cu")):
-        raise InputError(
-            "this kind of file cannot be read yet; accepted now: a bundled kernel's name, "
-            "path/to/file.py:kernel, a .ptx file, or -",
-            file=target,
-        )
-    if _is_ptx(target):
+    machine_code = path.endswith((".cubin", ".cu"))
+    if machine_code or _is_ptx(target):
         if launch is None:
             raise UsageError(
                 f"{output.escaped(target)}: no launch is known: give --launch RECORD.json, an "
@@ -115,7 +110,7 @@ def _read(
                 '({"name", "type": "i32", "value"}; a pointer: {"name", "type": "*fp32", '
                 '"address"})'
             )
-        return _module(target, options, lenient)
+        return (target, 0) if machine_code else _module(target, options, lenient)
     return shared.compiled(target, options), 0
 
 

@@ -53,7 +53,9 @@ class Access:
     parameter or variable it starts from; ``condition`` when it is executed (for ``cp.async`` with a
     source size: when it reads), ``condition_source`` the same in the words of the source;
     ``bytes_per_warp`` the distinct bytes that the 32 lanes of a warp touch if all take part;
-    ``pattern`` how the lanes' addresses lie. ``stage`` is "prologue" for a copy in front of a
+    ``pattern`` how the lanes' addresses lie. Where a launch is known, ``requests`` are the warps
+    that execute it with a lane taking part, and ``cost`` the sectors or bank wavefronts
+    (``cost_unit``) of all of them. ``stage`` is "prologue" for a copy in front of a
     pipelined loop whose steady part ("steady") does the same for later tiles.
     """
 
@@ -74,6 +76,9 @@ class Access:
     bytes_per_warp: int | None
     pattern: str | None
     hints: tuple[str, ...]
+    requests: int | None
+    cost: int | None
+    cost_unit: str | None
     block: str
     loop_depth: int
     stage: str | None
@@ -235,6 +240,7 @@ class Kernel:
     special_registers: Mapping[str, int]
     roles: tuple[Role, ...]
     blocks: int
+    branches: Mapping[str, int]
     loops: tuple[Loop, ...]
     registers_per_thread: int | None
     spill_store_bytes: int | None

@@ -104,7 +104,7 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
     )
     parts = [
         f"{kernel.target or 'target ?'}",
-        f"{kernel.instructions} instructions",
+        _plural(kernel.instructions, "instruction"),
         f"{_plural(loads, 'load')} ({_size(load_bytes)})",
         f"{_plural(stores, 'store')} ({_size(store_bytes)})",
     ]
@@ -123,6 +123,7 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
         parts.append(f"spills {kernel.spill_store_bytes} B")
     analysed = kernel.analysed
     parts.append(f"{analysed.accesses} of {analysed.of} accesses analysed")
+    parts += [note for note in kernel.notes if "not understood" in note]
     if unread:
         parts.append(f"{_plural(unread, 'statement')} of the file not read")
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]
@@ -265,7 +266,7 @@ class _Summary:
         core = kernel.tensor_core
         used = [
             f"{n} × {name}"
-            for name, n in (("mma", core.mma), ("wgmma", core.wgmma), ("tcgen05", core.tcgen05))
+            for name, n in (("mma", core.mma), ("wgmma", core.wgmma), ("tcgen05.mma", core.tcgen05))
             if n
         ]
         self.row("tensor core", (", ".join(used) or "none", "tensor" if used else "dim"))
@@ -282,15 +283,16 @@ class _Summary:
                     "bad" if spilled else "",
                 ),
                 (f", stack {self.value('stack_bytes', kernel.stack_bytes, ' B')}", ""),
-                (f", shared memory {self.value('shared_bytes', kernel.shared_bytes, ' B')}", ""),
                 (says, "dim"),
             )
         else:
             self.row(
                 "registers", (self.value("registers_per_thread", kernel.registers_per_thread), "")
             )
-            self.row("shared mem.", (self.value("shared_bytes", kernel.shared_bytes, " B"), ""))
+        size = self.value("shared_bytes", kernel.shared_bytes, " B per block, static and dynamic")
+        self.row("shared mem.", (size, ""))
         self.row("threads", (self._block(), ""))
+        self._branches()
         for role in kernel.roles:
             self.row(f"%{role.register}", (role.role, ""))
         for index, definition in enumerate(kernel.definitions):
@@ -299,6 +301,18 @@ class _Summary:
                 (definition.name, "address"),
                 (f" = {definition.expression}", ""),
             )
+
+    def _branches(self) -> None:
+        found = self.kernel.branches
+        words = {
+            "divergent": "can part a warp",
+            "warp": "the same for a warp",
+            "block": "the same for a block",
+            "unknown": "not known",
+        }
+        parts = [f"{found[kind]} {text}" for kind, text in words.items() if found.get(kind)]
+        if parts:
+            self.row("branches", (", ".join(parts), ""))
 
     def _block(self) -> str:
         kernel = self.kernel

@@ -100,7 +100,8 @@ def _ptx_key(instruction: Instruction) -> tuple[str, str] | None:
     )
 
 
-def _sass_key(instruction: SassInstruction) -> tuple[str, str] | None:
+def sass_key(instruction: SassInstruction) -> tuple[str, str] | None:
+    """The category and width under which an instruction is compared, None if it is not."""
     if tensor_core(instruction) is not None:
         shape = mma_shape(instruction.opcode)
         return "tensor", "" if shape is None else "m{}n{}k{}".format(*shape)
@@ -132,7 +133,7 @@ def _sass_items(function: SassFunction) -> tuple[list[Item], Counter[tuple[str, 
     for block in graph.blocks:
         loop = graph.innermost_loop(block.index)
         for instruction in block.instructions:
-            key = _sass_key(instruction)
+            key = sass_key(instruction)
             if key is None:
                 continue
             access = memory_access(instruction)
