@@ -242,8 +242,8 @@ class SassLaunched:
         active = self._axes.counted(_EXECUTED, answer, None)
         if isinstance(active, str):
             return result(runs.warps, None, None, active)
-        if not shared:
-            return result(runs.warps, active.requests, None, None)
+        if not shared or active.requests == 0:
+            return result(runs.warps, active.requests, 0 if shared else None, None)
         cost = self._axes.counted(_rule(access), answer, answer.values[0])
         if isinstance(cost, str):
             return result(runs.warps, active.requests, None, cost)

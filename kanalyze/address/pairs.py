@@ -36,7 +36,6 @@ def lower_sum(pool: Pool, whole: Value) -> Sum:
     terms = [
         (sum_of(pool.make("trunc", 32, term), memo), coefficient)
         for term, coefficient in total.terms
-        if coefficient % (1 << 32)
     ]
     return combine(32, terms, total.constant)
 

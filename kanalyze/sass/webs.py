@@ -60,7 +60,6 @@ class Webs:
                     here[unit] = frozenset([number])
             last[block.index] = here
         entries: dict[int, dict[str, frozenset[int]]] = {}
-        guarded = self._conditional()
         changed = True
         while changed:
             changed = False
@@ -70,23 +69,11 @@ class Webs:
                     if before not in last:
                         continue
                     for unit, numbers in {**entries.get(before, {}), **last[before]}.items():
-                        if unit in guarded.get(before, ()):
-                            numbers = numbers | entries.get(before, {}).get(unit, frozenset())
                         arriving[unit] = arriving.get(unit, frozenset()) | numbers
                 if arriving != entries.get(index, {}):
                     entries[index] = arriving
                     changed = True
         return entries
-
-    def _conditional(self) -> dict[int, set[str]]:
-        """For each block the units that are written under a guard alone."""
-        found: dict[int, set[str]] = {}
-        for block in self.cfg.blocks:
-            surely = {u for i in block.instructions if i.guard is None for u in self._written_by(i)}
-            found[block.index] = {
-                u for i in block.instructions for u in self._written_by(i)
-            } - surely
-        return found
 
     def _loaded(self, instruction: SassInstruction) -> tuple[str, ...]:
         return self.slots.get(instruction.address, ()) if instruction.base == "LDL" else ()
