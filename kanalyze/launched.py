@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.accesses import AccessValue, Addresses
-from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both
+from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either
 from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.address.reach import reach
 from kanalyze.address.value import Value, leaves
@@ -125,6 +125,30 @@ class Launched:
             return BlockRuns(None, None, "too many different cases to evaluate")
         return BlockRuns(counted.requests, counted.threads, None)
 
+    def wrapped(self, access: AccessValue) -> int:
+        """Times that a thread's offset passes what its 32-bit arithmetic can hold.
+
+        Looked at are the parts of the address that are widened from 32 bits and then added up.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        nowhere = parts.number(0, grid.dimensions)
+        most = 0
+        for widened in _widened(access.address):
+            offset, signed = grid.value(widened.args[0]), widened.op == "sext"
+            limit = 1 << (31 if signed else 32)
+            if offset.high < limit and (offset.low >= -limit or not signed):
+                continue
+            outside = grid.beyond(offset, limit)
+            if signed:
+                outside = either(outside, grid.beyond(parts.scale(offset, -1), limit + 1))
+            counted = count(_EXECUTED, nowhere, both(condition, outside), self._shape(grid))
+            most = max(most, counted.threads)
+        return most
+
     def mark(self, access: AccessValue, footprint: Footprint) -> None:
         """Mark the sectors that an access touches.
 
@@ -214,6 +238,17 @@ class Launched:
 
     def _over(self, loops: dict[int, int]) -> Grid:
         return Grid(self.launch.grid, self.launch.block, self.params, self.addresses, loops)
+
+
+def _widened(address: Value) -> Iterator[Value]:
+    """The 32-bit values that are widened and added up to an address, as they are or scaled."""
+    found = [address]
+    while found:
+        value = found.pop()
+        if value.op in ("sext", "zext") and value.args[0].bits == 32:
+            yield value
+        elif value.op in ("add", "sub", "mul", "shl"):
+            found += value.args
 
 
 def _alignment(access: AccessValue) -> int:

@@ -21,6 +21,7 @@ LAYERS = [
     ("cli", "__main__"),
     ("estimating",),
     ("pipeline", "decoding"),
+    ("totals",),
     ("describe", "machine"),
     ("launched", "sass_launched"),
     ("listing", "naming", "sass_section"),

@@ -82,15 +82,29 @@ def test_occupancy_and_waves_are_those_of_the_profiler(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RECORDS, ids=ids)
 def test_shared_wavefronts_are_at_most_those_counted(path: Path) -> None:
-    """The counters add arbitration between warps; the assembler drops loads of the PTX at times."""
+    """The counters add arbitration between warps."""
     for kind, op in (("load", "ld"), ("store", "st")):
         counted = measured(path)[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"]
         ideal = estimated(path)["counters"][f"shared_{kind}_wavefronts"]
         assert ideal is not None
         if counted == 0 or ideal == 0:
             assert ideal == counted
-        if (path.stem.startswith("rowsum"), kind) != (True, "load"):
-            assert ideal <= counted <= 1.9 * ideal
+        assert ideal <= counted <= 1.9 * ideal
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=ids)
+def test_executed_instructions_are_those_of_the_hardware(path: Path) -> None:
+    """Of the machine code beside the record: the counter, or unknown where data decide."""
+    data, counter = estimated(path), measured(path)["smsp__inst_executed.sum"]
+    executed = data["counters"]["instructions_executed"]
+    if path.stem == "inductor_gelu_naive_0":
+        assert executed is None
+        (reason,) = (
+            u["reason"] for u in data["unknown"] if u["field"] == "counters.instructions_executed"
+        )
+        assert "floating point" in reason
+    else:
+        assert executed == counter
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=ids)
@@ -130,6 +144,8 @@ def numbers(traffic: Traffic) -> dict[str, Any]:
     data = traffic.to_dict()
     for key in ("kernel", "file", "arguments", "unknown", "assumptions"):
         del data[key]
+    for finding in data["findings"]:
+        del finding["message"]
     for row in data["accesses"]:
         for key in ("pointer", "address", "condition", "reason"):
             del row[key]
@@ -151,6 +167,8 @@ def test_names_mean_nothing(path: Path, tmp_path: Path) -> None:
     other.write_text(renamed, "utf-8")
     names = [dataclasses.replace(p, name=f"q{99 - i}") for i, p in enumerate(launch.params)]
     relabelled = dataclasses.replace(launch, kernel="other", params=tuple(names))
-    before, after = estimate(launch.ptx, launch), estimate(other, relabelled)
+    alone = tmp_path / "before.ptx"  # without the cubin, which has the old names
+    alone.write_text(text, "utf-8")
+    before, after = estimate(alone, launch), estimate(other, relabelled)
     assert after.kernel == "zebra"
     assert numbers(before) == numbers(after)

@@ -133,6 +133,11 @@ class Grid:
         result = self._of(value)
         return self._as_condition(result) if isinstance(result, Parts) else result
 
+    def beyond(self, value: Parts, limit: int) -> Condition:
+        """Where an exact number is ``limit`` or more."""
+        return negate(self._leaf_condition("negative", parts.add(value, parts.number(
+            -limit, self.dimensions))))  # fmt: skip
+
     def _of(self, value: Value) -> Parts | Condition:
         for node in in_order([value], stop=self._values):
             self._values[node] = self._node(node) if node.args else self._leaf(node)

@@ -125,6 +125,13 @@ def in_range(value: Parts, bits: int, signed: bool) -> Parts:
     if (value.high - least) >> bits == turns:
         shifted = number(-(turns << bits), next(iter(value.parts.values())).ndim)
         return add(value, shifted)
+    if bits < 64:
+        for part in value.parts.values():  # each place of one part in a range of its own
+            low = value.low - int(part.min()) + part - least
+            high = value.high - int(part.max()) + part - least
+            turned = low >> bits
+            if np.array_equal(turned, high >> bits):
+                return of_arrays([*value.parts.values(), -(turned << bits)])
     array = dense(value)
     if bits == 64:
         return of_arrays([array])  # int64 wraps as a 64-bit register does

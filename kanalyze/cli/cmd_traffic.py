@@ -68,8 +68,8 @@ def command(
     from kanalyze.estimating import estimate
 
     launch = options.launch()
-    found, unread = _read(target, options, launch, lenient)
-    traffic = estimate(found, launch, device=device, kernel=kernel)
+    found, unread, cubin = _read(target, options, launch, lenient)
+    traffic = estimate(found, launch, device=device, kernel=kernel, cubin=cubin)
     if format_ == "json":
         from kanalyze.report.as_json import dumps
 
@@ -90,8 +90,8 @@ def command(
 
 def _read(
     target: str | None, options: shared.TargetOptions, launch: Launch | None, lenient: bool
-) -> tuple[Compiled | ir.Module | str, int]:
-    """The target, compiled or read, and the exit code that goes with what could not be read."""
+) -> tuple[Compiled | ir.Module | str, int, Path | None]:
+    """The target, compiled or read, the exit code that goes with it, and the cubin beside it."""
     from kanalyze.errors import InputError, UsageError
 
     if target is None:
@@ -110,8 +110,16 @@ def _read(
                 '({"name", "type": "i32", "value"}; a pointer: {"name", "type": "*fp32", '
                 '"address"})'
             )
-        return (target, 0) if machine_code else _module(target, options, lenient)
-    return shared.compiled(target, options), 0
+        if machine_code:
+            return target, 0, None
+        return (*_module(target, options, lenient), _cubin_beside(target))
+    return shared.compiled(target, options), 0, None
+
+
+def _cubin_beside(target: str) -> Path | None:
+    from kanalyze.inputs import beside
+
+    return beside(Path(target)).cubin if target != "-" else None
 
 
 def _is_ptx(target: str) -> bool:

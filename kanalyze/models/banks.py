@@ -28,7 +28,9 @@ def _fullest_bank(addresses: Array, lanes: Lanes, width: int) -> Array:
     """Distinct words in the fullest bank: (executions, lanes) → (executions,)."""
     per_lane = max(1, width // WORD)
     words = np.floor_divide(addresses, WORD)[:, :, None] + np.arange(per_lane)
-    flat = np.where(lanes[:, :, None], words, -1).reshape(len(addresses), -1)
+    flat = np.where(lanes[:, :, None], words, -1).reshape(
+        len(addresses), per_lane * addresses.shape[1]
+    )
     ordered = np.sort(flat, axis=1)
     fresh = ordered >= 0
     fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]

@@ -33,15 +33,18 @@ _WARPS_OF_A_GROUP = 4
 
 @dataclass(frozen=True, slots=True)
 class Flops:
-    """``unit`` is fp64, fp32, fp16 or tensor; ``per`` is "thread" or "warp"."""
+    """``unit`` is fp64, fp32, fp16 or tensor; ``per`` is "thread" or "warp".
+
+    ``number`` is None where the instruction does not say it.
+    """
 
     unit: str
-    number: float
+    number: float | None
     per: str
 
 
 def flops(instruction: ir.Instruction) -> Flops | None:
-    """Operations of one execution; None if it does none, or (``tcgen05.mma``) does not say."""
+    """Operations of one execution; None if it does none (see `tcgen05_flops`)."""
     parts = instruction.parts
     base = parts[0]
     if base in ("mma", "wmma", "wgmma"):
@@ -63,11 +66,20 @@ def flops(instruction: ir.Instruction) -> Flops | None:
     return Flops(unit, _PER_OPERATION[base] * elements, "thread")
 
 
-def tcgen05_flops(instruction: ir.Instruction, descriptor: int) -> Flops | None:
-    """Operations of one ``tcgen05.mma`` by its instruction descriptor; None for unknown kinds."""
+def descriptor_of(instruction: ir.Instruction) -> ir.Operand | None:
+    """The operand of ``tcgen05.mma`` that holds its instruction descriptor."""
+    place = 4 if "sp" in instruction.parts else 3
+    return instruction.operands[place] if len(instruction.operands) > place else None
+
+
+def tcgen05_flops(instruction: ir.Instruction, descriptor: int | None) -> Flops:
+    """Operations of one ``tcgen05.mma`` by its instruction descriptor.
+
+    ``number`` is None where kind or descriptor is not known, and for sparse ones.
+    """
     kind = next((p.split("::")[1] for p in instruction.parts if p.startswith("kind::")), "")
     k = _TCGEN05_K.get(kind)
-    if k is None:
-        return None
+    if k is None or descriptor is None or "sp" in instruction.parts:
+        return Flops("tensor", None, "thread")
     m, n = (descriptor >> 24 & 0x1F) * 16, (descriptor >> 17 & 0x3F) * 8
     return Flops("tensor", 2 * m * n * k, "thread")

@@ -121,7 +121,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something worth changing (none is made yet)."""
+    """Something worth changing; ``line`` is one of the PTX."""
 
     id: str
     severity: str

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kanalyze.report.document import Source, Unknown
+from kanalyze.report.document import Finding, Source, Unknown
 from kanalyze.report.plain import from_plain, to_plain
 
 SCHEMA = "kanalyze.traffic/1"
@@ -23,7 +23,8 @@ class AccessCounts:
     all of them. ``cost`` is sectors for global accesses and bank wavefronts for shared ones
     (``unit`` says which), ``ideal_cost`` what the same lanes would cost if they lay contiguously
     and aligned (never more than ``cost``, which is less where lanes share an address); ``worst`` is
-    the greatest cost of one request. ``source_text`` is the source line, where it can be read.
+    the greatest cost of one request. ``pattern`` is how the lanes of the block's first warp lie.
+    ``source_text`` is the source line, where it can be read.
     """
 
     line: int
@@ -33,6 +34,7 @@ class AccessCounts:
     pointer: str | None
     address: str | None
     condition: str | None
+    pattern: str | None
     bytes_per_thread: int | None
     requests: int | None
     threads: int | None
@@ -144,6 +146,7 @@ class Traffic:
     arguments: Mapping[str, int]
     accesses: tuple[AccessCounts, ...]
     layouts: tuple[LayoutPart, ...]
+    findings: tuple[Finding, ...]
     assumptions: tuple[str, ...]
     unknown: tuple[Unknown, ...]
     schema: str = SCHEMA

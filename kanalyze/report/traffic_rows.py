@@ -15,10 +15,14 @@ _WASTEFUL = 1.2  # cost over ideal cost from which a row is worth a remark
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Accesses of one source line that are alike, added up; ``lines`` says where in the PTX."""
+    """Accesses of one source line that are alike, added up.
+
+    ``line`` is the first in the PTX, ``lines`` says all in words.
+    """
 
     table: str
     number: int
+    line: int
     lines: str
     opcode: str
     kind: str
@@ -84,6 +88,7 @@ def _row(group: Sequence[doc.AccessCounts]) -> Row:
     return Row(
         table=_table(first),
         number=len(group),
+        line=first.line,
         lines=_lines([a.line for a in group]),
         opcode=first.opcode,
         kind=first.kind,

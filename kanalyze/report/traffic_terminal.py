@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kanalyze.report import traffic_document as doc
-from kanalyze.report import traffic_notes as notes
+from kanalyze.report import traffic_findings
 from kanalyze.report import traffic_rows as table
 from kanalyze.report.layout import NBSP, Page, Segment
 from kanalyze.report.traffic_rows import (
@@ -19,6 +19,7 @@ from kanalyze.report.traffic_rows import (
     whole,
 )
 
+_MOST_FINDINGS = 12
 _LABEL = 11
 _TEXT_ROOM = 26  # columns that a table leaves for text, at least
 _COUNTERS = (
@@ -74,7 +75,7 @@ class _Report:
         self._bytes()
         self._operations()
         self._time()
-        self._notes()
+        self._findings()
         self._accesses()
         self._rest()
 
@@ -200,8 +201,8 @@ class _Report:
         lines: list[tuple[list[str], list[Segment]]] = []
         for kind in ("load", "store"):
             field = f"counters.shared_{kind}_wavefronts"
-            wavefronts = self.traffic.counters.get(f"shared_{kind}_wavefronts")
             some = [a for a in shared if a.kind == kind]
+            wavefronts = table.added(a.cost for a in some)
             requests = table.added(a.requests for a in some)
             ideal = self._ideal_of(f"shared_{kind}")
             text: list[Segment] = [(f"{kind}s", "memory")]
@@ -241,7 +242,7 @@ class _Report:
     def _bytes(self) -> None:
         self.page.blank()
         compulsory = self.traffic.compulsory
-        known = notes.per_pointer(self.traffic)
+        known = traffic_findings.per_pointer(self.traffic)
         for index, pointer in enumerate(known):
             parts: list[str] = []
             for verb, size, asked in (
@@ -251,7 +252,7 @@ class _Report:
                 if size is None:
                     parts.append(f"{verb}: unknown ({pointer.reason or 'no reason'})")
                 elif size:
-                    again = notes.again(asked, size)
+                    again = traffic_findings.again(asked, size)
                     parts.append(f"{human(size)} {verb}{again}")
             text = "; ".join(parts) or "not touched"
             style = "warn" if "unknown" in text else ""
@@ -299,12 +300,16 @@ class _Report:
         if bounds:
             self.row("bounds", (", ".join(bounds), ""))
 
-    def _notes(self) -> None:
-        found = notes.notes(self.traffic)
+    def _findings(self) -> None:
+        found = self.traffic.findings
         if found:
             self.page.blank()
-        for index, text in enumerate(found):
-            self.row("notes" if index == 0 else "", (text, "warn"))
+        for index, finding in enumerate(found[:_MOST_FINDINGS]):
+            text = f"{finding.message} {finding.advice}".rstrip()
+            style = "bad" if finding.severity == "error" else "warn"
+            self.row("findings" if index == 0 else "", (text, style))
+        if len(found) > _MOST_FINDINGS:
+            self.row("", (f"{len(found) - _MOST_FINDINGS} more: see --format json", "warn"))
 
     # ------------------------------------------------------------ accesses
 

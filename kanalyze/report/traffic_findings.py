@@ -1,4 +1,4 @@
-"""What stands out in the numbers of a launch: bytes asked for again and again, and remarks."""
+"""What stands out in the numbers of a launch: bytes asked for again and again, and findings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from kanalyze.report import traffic_document as doc
+from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import Row, added, decimal, rows, whole
 
 _SECTOR = 32
-_MOST_NOTES = 8
 _IDLE = 0.1  # idle share of a launch's block slots from which the waves are worth a remark
 
 # ---------------------------------------------------------------- bytes by pointer
@@ -57,28 +57,40 @@ def again(asked: int | None, size: int) -> str:
     return f" (each sector asked for {decimal(asked / size)} times)"
 
 
-# ---------------------------------------------------------------- remarks
+# ---------------------------------------------------------------- findings
 
 
-def notes(traffic: doc.Traffic) -> list[str]:
+def wasteful(traffic: doc.Traffic) -> list[Finding]:
     """What an expert would say on seeing these numbers, the costliest first."""
     merged = rows(traffic.accesses)
-    ranked: list[tuple[int, str]] = []
+    ranked: list[tuple[int, Finding]] = []
     for row in merged:
         if row.requests and row.wasteful and row.cost is not None and row.ideal_cost is not None:
-            say = _conflict if row.table == "shared" else _uncoalesced
-            ranked.append((row.cost - row.ideal_cost, say(row)))
+            found = (
+                _found("bank_conflicts", _conflict(row), row)
+                if row.table == "shared"
+                else _found("uncoalesced_access", _uncoalesced(row), row)
+            )
+            ranked.append((row.cost - row.ideal_cost, found))
     ranked.sort(key=lambda item: -item[0])
-    found = list(dict.fromkeys(text for _, text in ranked))
-    if len(found) > _MOST_NOTES:
-        found = [*found[:_MOST_NOTES], f"{len(found) - _MOST_NOTES} more lines cost too much"]
-    found += [text for row in merged if (text := _narrow(row))]
-    found += [
-        f"{better.variable}: {better.change}: {whole(better.wavefronts_then)} wavefronts instead "
-        f"of {whole(better.wavefronts)}"
+    result = list({finding.message: finding for _, finding in ranked}.values())
+    result += [_found("narrow_access", text, row) for row in merged if (text := _narrow(row))]
+    result += [
+        Finding(
+            "shared_layout",
+            "advice",
+            0,
+            f"{better.variable}: {better.change}: {whole(better.wavefronts_then)} wavefronts "
+            f"instead of {whole(better.wavefronts)}",
+            "",
+        )
         for better in traffic.layouts
     ]
-    return [*found, *_of_waves(traffic)]
+    return [*result, *(Finding("waves", "warning", 0, text, "") for text in _of_waves(traffic))]
+
+
+def _found(name: str, message: str, row: Row) -> Finding:
+    return Finding(name, "warning", row.line, message, "")
 
 
 def _uncoalesced(row: Row) -> str:
