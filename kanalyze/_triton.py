@@ -259,6 +259,8 @@ def compile_source(
     attributes = {
         (names.index(name),): [["tt.divisibility", 16]] for name, yes in divisible.items() if yes
     }
+    debug = bool(getattr(kernel.function, "debug", False))  # keeps tl.device_assert
+    given = dict(options) | ({"debug": True} if debug else {})
     said = _Said()
     try:
         with _captured(said):
@@ -270,7 +272,7 @@ def compile_source(
                     attrs=attributes,
                 )
                 done = triton.compile(
-                    source, target=GPUTarget("cuda", capability, 32), options=dict(options)
+                    source, target=GPUTarget("cuda", capability, 32), options=given
                 )
                 asm = dict(done.asm)
                 if attempt == 2 or _is_of(asm, kernel.file):

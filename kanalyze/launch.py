@@ -42,7 +42,7 @@ class Launch:
 
     @staticmethod
     def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
-        """Read a record as ``kanalyze bench`` writes it (a JSON file, or the object itself).
+        """Read a launch record: a JSON file, or the object itself.
 
         A ``.ptx`` of the same stem beside the file becomes ``ptx``.
 

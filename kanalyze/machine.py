@@ -45,7 +45,8 @@ class Machine:
             elif subject.cubin is not None and subject.given:
                 self.known = tools.cubin_resources(subject.cubin.data)
             else:
-                made = tools.assemble(subject.module.text)
+                from_triton = subject.shared_bytes is not None
+                made = tools.assemble(subject.module.text, of_triton=from_triton)
                 self.known, self._assembled = made.resources, made.cubin
         except MissingToolError as error:
             self.reason = str(error)

@@ -209,10 +209,11 @@ def _blackwell_from() -> int:
     return int(bound[1]) if bound else 100
 
 
-def ptxas_flags(arch: str, fmad: bool, tool: Path) -> list[str]:
-    """Return the flags that Triton gives ptxas (``make_cubin`` in its NVIDIA backend)."""
+def ptxas_flags(arch: str, fmad: bool, tool: Path, of_triton: bool) -> list[str]:
+    """Return the flags for ptxas; those of Triton are in ``make_cubin`` of its NVIDIA backend."""
     flags = ["-lineinfo", *([] if fmad else ["--fmad=false"]), "-v"]
-    if _triton_passes("--regAllocOptLevel=2") and tool.parent.parent.name == "nvidia":
+    own = of_triton and tool.parent.parent.name == "nvidia"
+    if own and _triton_passes("--regAllocOptLevel=2"):
         flags.append("--regAllocOptLevel=2")
     return [*flags, f"--gpu-name={arch}"]
 
@@ -243,20 +244,26 @@ def ptxas_resources(
 
 
 def assemble(
-    ptx: str, arch: str | None = None, *, fmad: bool = True, file: str = "<ptx>"
+    ptx: str,
+    arch: str | None = None,
+    *,
+    fmad: bool = True,
+    file: str = "<ptx>",
+    of_triton: bool = True,
 ) -> Assembled:
-    """Assemble a PTX text with ptxas as Triton would; see :func:`ptxas_resources`.
+    """Assemble a PTX text; see :func:`ptxas_resources`.
 
     Where the ptxas that Triton would take is too old for the text, the wheel's other one is tried.
 
     Args:
+        of_triton: whether with all of Triton's flags, or as ``ptxas -v`` does.
         file: the name that errors show.
     """
     target = arch or ptx_target(ptx)
     first = ptxas_for(int(re.sub(r"\D", "", target) or 0))
     other = "ptxas" if first == "ptxas-blackwell" else "ptxas-blackwell"
     try:
-        return _assemble(ptx, target, find(first), fmad)
+        return _assemble(ptx, target, find(first), fmad, of_triton)
     except ToolError as error:
         complaint = error
     too_old = re.compile(r"Unsupported \.version|not defined for option 'gpu-name'|not supported")
@@ -264,7 +271,7 @@ def assemble(
     if too_old.search(complaint.output):
         if second is not None:
             try:
-                return _assemble(ptx, target, second, fmad)
+                return _assemble(ptx, target, second, fmad, of_triton)
             except ToolError as error:
                 if not too_old.search(error.output):
                     complaint = error
@@ -276,8 +283,8 @@ def assemble(
     raise _rejected(ptx, complaint, file)
 
 
-def _assemble(ptx: str, arch: str, tool: Path, fmad: bool) -> Assembled:
-    flags = ptxas_flags(arch, fmad, tool)
+def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> Assembled:
+    flags = ptxas_flags(arch, fmad, tool, of_triton)
     said_by = version(tool)
     name = "ptxas-" + cache.key(ptx, said_by, *flags)
     kept, kept_cubin = cache.load(name), cache.load(name + ".cubin")

@@ -9,7 +9,7 @@ import pytest
 
 from kanalyze.address.accesses import find
 from kanalyze.address.value import evaluate
-from kanalyze.models.branches import KINDS, Branch, branches, by_block
+from kanalyze.models.branches import KINDS, Branch, branches
 from kanalyze.ptx.cfg import build
 from kanalyze.ptx.parse import parse_ptx
 
@@ -206,7 +206,6 @@ def test_what_is_listed() -> None:
     body = X + "setp.eq.s32 %p1, %r1, 0;\n@%p1 bra A;\nbra END;\nA: bra END;\n@%p1 bra A;"
     (branch,) = sorted_branches(body)
     assert (branch.block, branch.depends_on) == (0, ("%tid.x",))
-    assert by_block([branch]) == {0: branch}
 
 
 def test_not_followed() -> None:

@@ -485,3 +485,8 @@ def test_all_errors_are_ours():
     for target in ("", ":", "a:b", ".py", "x.py:", "gelu:gelu_kernel", "/", "\0.py:k"):
         with pytest.raises(KanalyzeError):
             compile_kernel(target)
+
+
+def test_device_assert_is_kept_where_the_decorator_says_so():
+    compiled = user("asserting", signature="*fp32,i32,64")
+    assert "__assertfail" in compiled.ptx

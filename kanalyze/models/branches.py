@@ -19,7 +19,7 @@ followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -316,8 +316,3 @@ def _aligned(node: Value, args: list[_Fact]) -> bool:
         case "zext" | "sext" | "trunc":
             return args[0].aligned
     return False
-
-
-def by_block(found: Iterable[Branch]) -> dict[int, Branch]:
-    """The branches by the block that they end."""
-    return {branch.block: branch for branch in found}

@@ -88,3 +88,10 @@ def print_kernel(x_ptr, SIZE: tl.constexpr):
     tl.static_print("size is", SIZE)
     tl.static_assert(SIZE < 64, "SIZE is too large")
     tl.store(x_ptr, SIZE)
+
+
+@triton.jit(debug=True)
+def asserting(x_ptr, n, BLOCK_SIZE: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    tl.device_assert(offsets < 100000, "far")
+    tl.store(x_ptr + offsets, 0.0, mask=offsets < n)
