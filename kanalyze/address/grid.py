@@ -7,6 +7,7 @@ can be counted without being spread out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -184,10 +185,13 @@ class Grid:
             return parts.number(extents[stem][index], self.dimensions)
         shape = {"tid": (THREAD, self.block), "ctaid": (BLOCK, self.grid)}
         if stem in shape and index >= 0:
-            along, (x, y, z) = shape[stem]
-            linear = np.arange(x * y * z)
-            numbers = (linear % x, linear // x % y, linear // (x * y))[index]
-            return self._along(along, numbers)
+            along, sides = shape[stem]
+            if sides[index] == 1:
+                return parts.number(0, self.dimensions)
+            inner, outer = math.prod(sides[:index]), math.prod(sides[index + 1 :])
+            places = np.arange(sides[index])[:, None]
+            everywhere = np.broadcast_to(places, (outer, sides[index], inner))
+            return self._along(along, everywhere.reshape(-1))
         if name == "laneid":
             x, y, z = self.block
             return self._along(THREAD, np.arange(x * y * z) % 32)

@@ -212,14 +212,14 @@ class _Counter:
         weights = np.ones(total, np.int64)
         for index in fixed:
             rows[:, index] = features[index].reshape(-1)[0]
-        repeat, tile = total, 1
+        inner, outer = total, 1
         for columns, distinct, counts in tables:
-            repeat //= len(counts)
-            which = np.tile(np.repeat(np.arange(len(counts)), repeat), tile)
-            tile *= len(counts)
+            inner //= len(counts)
+            shape = (outer, len(counts), inner)
             for place, index in enumerate(columns):
-                rows[:, index] = distinct[which, place]
-            weights *= counts[which]
+                rows[:, index].reshape(shape)[:] = distinct[:, place, None]
+            weights.reshape(shape)[:] *= counts[:, None]
+            outer *= len(counts)
         return rows, weights
 
     def classes(self) -> Iterator[tuple[Array, Array]]:
@@ -237,8 +237,9 @@ class _Counter:
             return
         codes, _ = self._joint(features, [a for a in range(self.rank) if a != THREAD])
         outcomes = codes[:, places:]
-        order = np.lexsort(outcomes.T) if outcomes.shape[1] else np.arange(len(codes))
-        codes, outcomes = codes[order], outcomes[order]
+        if bool((outcomes != outcomes[0]).any()):
+            order = np.lexsort(outcomes.T)
+            codes, outcomes = codes[order], outcomes[order]
         changes = np.any(outcomes[1:] != outcomes[:-1], axis=1)
         for group in np.split(codes, np.flatnonzero(changes) + 1):
             lanes = np.broadcast_to(tree.lanes(group[:1]), (1, self.shape[THREAD]))[0]
@@ -289,6 +290,8 @@ class _Counter:
 
 def distinct_rows(columns: list[Array]) -> tuple[Array, Array]:
     """Distinct rows of a table given by its columns, with how often each occurs."""
+    if bool((columns[0][1:] > columns[0][:-1]).all()):
+        return np.stack(columns, axis=1), np.ones(len(columns[0]), np.int64)
     lows = [int(c.min()) for c in columns]
     sizes = [int(c.max()) - low + 1 for c, low in zip(columns, lows, strict=True)]
     if math.prod(sizes) >= 1 << 62:
