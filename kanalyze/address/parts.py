@@ -200,20 +200,29 @@ def bitwise(op: str, left: Parts, right: Parts) -> Parts:
         return _mask(left, right.constant)
     if left.low >= 0 and right.low >= 0:
         left, right = _settled(left), _settled(right)
-        groups: dict[Axes, list[Array]] = {}
-        for side, value in enumerate((left, right)):
-            for axes, part in value.parts.items():
-                groups.setdefault(axes, [np.zeros_like(part), np.zeros_like(part)])
-                pair = groups[axes]
-                pair[side] = pair[side] + part
-        used = [(_used_bits(a) | _used_bits(b)) for a, b in groups.values()]
-        nonnegative = all(int(x.min()) >= 0 for pair in groups.values() for x in pair)
+        places = list({**left.parts, **right.parts})
+        pairs = [(left.parts.get(axes), right.parts.get(axes)) for axes in places]
+        parts = [part for pair in pairs for part in pair if part is not None]
+        used = [
+            reduce(lambda x, y: x | y, (_used_bits(p) for p in pair if p is not None))
+            for pair in pairs
+        ]
+        nonnegative = all(int(part.min()) >= 0 for part in parts)
         if nonnegative and sum(used) == reduce(lambda x, y: x | y, used, 0):
-            function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op]
-            return of_arrays([function(a, b) for a, b in groups.values()])
+            return of_arrays([_bits(op, a, b) for a, b in pairs])
     x, y = combined(left, right)
+    return of_arrays([_bits(op, x, y)])
+
+
+def _bits(op: str, left: Array | None, right: Array | None) -> Array:
+    """The operation on the bits of both; None is 0 everywhere."""
+    if left is None or right is None:
+        there = right if left is None else left
+        assert there is not None
+        return there if op != "and" else np.zeros((1,) * there.ndim, np.int64)
     function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op]
-    return of_arrays([function(x, y)])
+    result: Array = function(left, right)
+    return result
 
 
 def _mask(value: Parts, mask: int) -> Parts:
