@@ -14,13 +14,14 @@ import re
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kanalyze import cache, userfile
+from kanalyze import cache, tools, userfile
 from kanalyze.errors import (
     InputError,
     KanalyzeError,
@@ -247,9 +248,10 @@ def compile_source(
 
     Raises:
         InputError: Triton or ptxas rejects the kernel; the spot lies in the user's file.
-        MissingToolError: this Triton's ptxas does not know the architecture.
+        MissingToolError: this Triton's ptxas does not know the architecture, or is another program.
     """
     triton = import_triton()
+    tools.version(tools.find(tools.ptxas_for(capability)))
     from triton import knobs
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -271,14 +273,21 @@ def compile_source(
                     constexprs=constants,
                     attrs=attributes,
                 )
-                done = triton.compile(
-                    source, target=GPUTarget("cuda", capability, 32), options=given
-                )
-                asm = dict(done.asm)
-                if attempt == 2 or _is_of(asm, kernel.file):
-                    break
-                # Kept from a file of the same text under another path: do not show that path.
+                try:
+                    done = triton.compile(
+                        source, target=GPUTarget("cuda", capability, 32), options=given
+                    )
+                    asm = dict(done.asm)
+                    sums = "triton-" + cache.key(str(knobs.cache.dir), str(kernel.file), done.hash)
+                    if attempt == 2 or (_is_of(asm, kernel.file) and _is_whole(asm, sums)):
+                        break
+                    # Damaged, or kept from a file of the same text under another path, which is
+                    # not to be shown.
+                except Exception as error:
+                    if not _while_reading(error) or attempt == 2:
+                        raise
                 knobs.compilation.always_compile = True
+            cache.store(sums, _sum(asm))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -304,7 +313,40 @@ def _constant(value: object) -> object:
 
 def _is_of(asm: Mapping[str, Any], file: Path) -> bool:
     ptx = asm.get("ptx")
-    return ptx is not None and (not re.search(r"^\s*\.file\b", ptx, re.M) or str(file) in ptx)
+    if ptx is None or not re.search(r"^\s*\.target\b", ptx, re.M):
+        return False
+    return not re.search(r"^\s*\.file\b", ptx, re.M) or str(file) in ptx
+
+
+def _is_whole(asm: Mapping[str, Any], name: str) -> bool:
+    """Whether the stages are still those that our cache holds a sum of (or it holds none)."""
+    return cache.load(name) in (None, _sum(asm))
+
+
+def _sum(asm: Mapping[str, Any]) -> bytes:
+    parts = [part for stage in sorted(asm) for part in (stage, asm[stage])]
+    return cache.key(*parts).encode()
+
+
+def _while_reading(error: BaseException) -> bool:
+    """Whether an exception arose where Triton reads the files of a kernel that it kept."""
+    from triton.compiler.compiler import CompiledKernel
+
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is CompiledKernel.__init__.__code__:
+            frame.f_locals["self"].module = None  # half made: else its __del__ complains
+            return True
+    return False
+
+
+def _in_cache(error: BaseException) -> bool:
+    """Whether an exception arose in Triton's cache of files."""
+    from triton.runtime import cache as of_triton
+
+    return any(
+        frame.f_code.co_filename == of_triton.__file__
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
 
 
 @dataclass
@@ -348,6 +390,8 @@ def _translated(
 
     if isinstance(error, KanalyzeError):
         return error
+    if isinstance(error, OSError) and (_in_cache(error) or _while_reading(error)):
+        return _unusable_cache(error)
     if isinstance(error, CompilationError):
         return _front_end(error, kernel)
     text = str(error)
@@ -362,6 +406,17 @@ def _translated(
         spot = SourceSpot(userfile.shown(file), line, column, userfile.line_of(file, line))
         return InputError(place[4], spot if _in_user_code(file) else kernel.spot())
     return InputError(f"Triton: {userfile.short(userfile.one_line(error))}", kernel.spot())
+
+
+def _unusable_cache(error: OSError) -> InputError:
+    from triton import knobs
+
+    own = "TRITON_CACHE_DIR" if os.environ.get("TRITON_CACHE_DIR") else "KANALYZE_CACHE_DIR"
+    return InputError(
+        f"Triton cannot keep its cache in this folder ({error.strerror or error}): "
+        f"set {own} to one that can be written to",
+        file=str(knobs.cache.dir),
+    )
 
 
 def _in_user_code(file: Path) -> bool:
@@ -380,7 +435,15 @@ def _front_end(error: BaseException, kernel: Kernel) -> InputError:
         own = getattr(link, "error_message", None) if node is not None else userfile.one_line(link)
         reason = own or (reason if node is not None else type(link).__name__) or reason
         link = link.__cause__
-    return InputError(userfile.short(reason) or type(error).__name__, spot)
+    reason = userfile.short(reason or str(error))
+    # The symbol of a function whose code is still being made, as Triton 3.5 to 3.9 look it up.
+    symbol = re.match(r"KeyError\('(.+)'\)", reason)
+    again = [f.__name__ for f in _jitted(kernel) if symbol and f".{f.__name__}__" in symbol[1]]
+    if again:
+        reason = f"'{again[0]}' calls itself (recursion), which Triton cannot compile"
+    elif found := re.match(r"invalid function identifier: (\w+)", reason):
+        reason = f"'{found[1]}' is no name for a kernel: Triton takes ASCII letters, digits and _"
+    return InputError(reason or type(error).__name__, spot)
 
 
 def _spot_in(source: str, node: Any, kernel: Kernel) -> SourceSpot | None:

@@ -181,6 +181,10 @@ def compile_kernel(
     given = {name: parse_value(value) for name, value in (settings or {}).items()}
     options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
     path, function, bundled = _locate(target)
+    if bundled is not None and signature is not None:
+        raise UsageError(
+            f"{target}: bundled kernels have a signature of their own; choose the dtype or settings"
+        )
     triton = _triton.import_triton()
     with (
         _triton.environment(str(path)),
@@ -435,6 +439,8 @@ def _check_options(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"{name} is {value!r}, expected an integer of at least 1")
+        if value >= 2**31:
+            raise UsageError(f"{name} is {value}, expected an integer of at most {2**31 - 1}")
         most = _MAX_THREADS // 32
         if name == "num_warps" and (value & (value - 1) or value > most):
             raise UsageError(f"num_warps is {value}, expected a power of two up to {most}")

@@ -26,6 +26,9 @@ from kanalyze.errors import InputError, KanalyzeError, MissingToolError, SourceS
 TIMEOUT_S = 300.0
 """Seconds that one run of a tool may take; ptxas needs tens of seconds for very large kernels."""
 
+SHORT_TIMEOUT_S = 60.0
+"""Seconds that ptxas may take for a text of less than a million characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -82,10 +85,14 @@ def find(name: str) -> Path:
 
 
 def _installed(name: str) -> Path | None:
-    own = os.environ.get(f"TRITON_{name.upper().replace('-', '_')}_PATH")  # triton/knobs.py
+    own = os.environ.get(_variable(name))
     if own and os.access(own, os.X_OK):
         return Path(own)
     return _find(name, os.environ.get("CUDA_HOME"), os.environ.get("PATH"))
+
+
+def _variable(name: str) -> str:
+    return f"TRITON_{name.upper().replace('-', '_')}_PATH"  # triton/knobs.py
 
 
 @memoise
@@ -114,16 +121,33 @@ def version(tool: Path) -> str:
     """Return a tool's name and version, for example ``ptxas 12.9.86``.
 
     The answer of ``TOOL --version`` is kept under the file's path, size and time of change.
+
+    Raises:
+        MissingToolError: one of Triton's variables names this file, and it is another program.
     """
     stat = tool.stat()
-    name = "version-" + cache.key(str(tool), str(stat.st_size), str(stat.st_mtime_ns))
+    expected = next((n for n in _TOOLS if os.environ.get(_variable(n)) == str(tool)), "")
+    name = "version-" + cache.key(str(tool), str(stat.st_size), str(stat.st_mtime_ns), expected)
     if (kept := cache.load(name)) is not None:
         return kept.decode()
-    said = run(tool, ["--version"])
+    try:
+        said = run(tool, ["--version"])
+    except KanalyzeError:
+        if not expected:
+            raise
+        said = ""
+    if expected and not re.match(rf"{expected.partition('-')[0]}\S*: NVIDIA", said.strip()):
+        raise MissingToolError(
+            f"{_variable(expected)} is {tool}, which is not {expected}: "
+            f"unset it or give the path of {expected}"
+        )
     number = re.search(r"\bV(\d+(?:\.\d+)+)", said) or re.search(r"release (\d+(?:\.\d+)+)", said)
     text = f"{tool.name} {number[1] if number else '(unknown version)'}"
     cache.store(name, text.encode())
     return text
+
+
+_TOOLS = ("ptxas", "ptxas-blackwell", "cuobjdump", "nvdisasm")
 
 
 class ToolError(KanalyzeError):
@@ -134,24 +158,28 @@ class ToolError(KanalyzeError):
         self.output = output
 
 
-def run(tool: Path, arguments: Sequence[str], folder: str | None = None) -> str:
+def run(
+    tool: Path, arguments: Sequence[str], folder: str | None = None, most_s: float | None = None
+) -> str:
     """Run a tool and return its standard output and standard error, in that order.
 
     Raises:
-        ToolError: it failed, or took longer than :data:`TIMEOUT_S`.
+        ToolError: it failed, or took longer than ``most_s`` seconds (:data:`TIMEOUT_S`).
         MissingToolError: the file cannot be executed here.
     """
+    limit = TIMEOUT_S if most_s is None else most_s
     try:
         done = subprocess.run(
             [str(tool), *arguments],
             capture_output=True,
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
+            timeout=limit,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{tool.name} took longer than {TIMEOUT_S:.0f} s", "") from None
+        name = tool.name.removesuffix("-blackwell")
+        raise ToolError(f"{name} took longer than {limit:.0f} s", "") from None
     except OSError as error:
         raise MissingToolError(
             f"{tool} cannot be run ({error.strerror}): pip install --force-reinstall triton"
@@ -296,7 +324,8 @@ def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> A
             pass  # written by another version of kanalyze: made anew below
     with tempfile.TemporaryDirectory(prefix="kanalyze-") as folder:
         Path(folder, "input.ptx").write_text(ptx, encoding="utf-8")
-        log = run(tool, [*flags, "input.ptx", "-o", "output.cubin"], folder)
+        limit = SHORT_TIMEOUT_S if len(ptx) < 1_000_000 else TIMEOUT_S
+        log = run(tool, [*flags, "input.ptx", "-o", "output.cubin"], folder, limit)
         cubin = Path(folder, "output.cubin").read_bytes()
     resources = parse_ptxas_log(log, said_by)
     if any("cmem[0]" not in log for _ in resources):

@@ -15,9 +15,10 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any, TextIO, cast
 
 from kanalyze import cache
 from kanalyze.errors import InputError, MissingToolError, SourceSpot
@@ -124,7 +125,10 @@ def importable(*folders: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_stdout() -> Iterator[None]:
-    """Send what Python code or a process it starts prints to standard error for a while."""
+    """Send what Python code or a process it starts prints to standard error for a while.
+
+    Control characters that the Python code prints, to either stream, are escaped.
+    """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
     try:
@@ -133,12 +137,40 @@ def quiet_stdout() -> Iterator[None]:
     except OSError:  # one of the two is closed
         saved = None
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        stream = sys.stderr
+        if stream is not None and not isinstance(stream, _Escaping):
+            stream = cast(TextIO, _Escaping(stream))
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
             yield
     finally:
         if saved is not None:
             os.dup2(saved, 1)
             os.close(saved)
+
+
+class _Escaping:
+    """A text stream before which nothing steers the terminal."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text with its control characters as escapes."""
+        self._stream.write(
+            "".join(
+                c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode()
+                for c in text
+            )
+        )
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _forget_siblings() -> None:

@@ -298,8 +298,10 @@ def test_a_changed_file_is_compiled_anew(tmp_path):
         ("gelu", {"num_warps": 3}, "num_warps is 3, expected a power of two"),
         ("gelu", {"num_warps": 64}, "num_warps is 64"),
         ("gelu", {"num_stages": 0}, "num_stages is 0"),
-        ("gelu", {"signature": "n=i32:1"}, "the signature says 1"),
-        ("gelu", {"signature": "x_ptr=i32"}, "is a pointer"),
+        ("gelu", {"num_stages": 10**30}, "num_stages is 1000.*at most 2147483647"),
+        ("gelu", {"signature": "*fp32"}, "bundled kernels have a signature of their own"),
+        (f"{ROOT}/kernels/gelu.py", {"signature": "n=i32:1"}, "the signature says 1"),
+        (f"{ROOT}/kernels/gelu.py", {"signature": "x_ptr=i32"}, "is a pointer"),
         (f"{USER}:norm_kernal", {}, "no kernel 'norm_kernal'.*did you mean norm_kernel"),
         (f"{USER}:EPS", {}, r"no @triton.jit function"),
         (f"{USER}", {}, "has several kernels.*norm_kernel, copy_kernel"),
@@ -490,3 +492,74 @@ def test_all_errors_are_ours():
 def test_device_assert_is_kept_where_the_decorator_says_so():
     compiled = user("asserting", signature="*fp32,i32,64")
     assert "__assertfail" in compiled.ptx
+
+
+def test_recursion_and_names_that_triton_does_not_take(tmp_path):
+    file = tmp_path / "k.py"
+    file.write_text(
+        "import triton, triton.language as tl\n"
+        "@triton.jit\ndef ké(x):\n    tl.store(x, 1.0)\n"
+        "@triton.jit\ndef again(x):\n    again(x)\n"
+        "@triton.jit\ndef one(x):\n    two(x)\n"
+        "@triton.jit\ndef two(x):\n    one(x)\n"
+    )
+    for name, line, message in (
+        ("ké", 3, "^'ké' is no name for a kernel: Triton takes ASCII letters"),
+        ("again", 7, "^'again' calls itself"),
+        ("one", 10, "^'two' calls itself"),
+    ):
+        with pytest.raises(InputError) as caught:
+            compile_kernel(f"{file}:{name}", signature="*fp32")
+        assert re.match(message, caught.value.message)
+        assert caught.value.spot is not None
+        assert caught.value.spot.line == line
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe\0junk", b"text", b"{}"])
+@pytest.mark.parametrize("stage", ["json", "source", "ttir", "ttgir", "llir", "ptx", "cubin"])
+def test_a_damaged_file_of_tritons_cache_is_made_anew(stage, junk, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("KANALYZE_CACHE_DIR", str(tmp_path))
+    whole = compile_kernel("gelu")
+    [file] = tmp_path.glob(f"triton/*/*/gelu_kernel.{stage}")
+    was = file.read_bytes()
+    file.write_bytes(junk)
+    again = compile_kernel("gelu")
+    assert (again.ttir, again.ttgir, again.llir) == (whole.ttir, whole.ttgir, whole.llir)
+    assert (again.ptx, again.cubin) == (whole.ptx, whole.cubin)
+    assert stage == "json" or file.read_bytes() == was
+    assert compile_kernel("gelu").ptx == whole.ptx
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+def test_a_folder_that_triton_cannot_keep_its_cache_in_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/dev/null")
+    with pytest.raises(InputError, match=r"^/dev/null: .*Not a directory.*TRITON_CACHE_DIR"):
+        compile_kernel("gelu")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/none")
+    with pytest.raises(InputError, match=r"^/proc/none: .*TRITON_CACHE_DIR"):
+        compile_kernel("gelu")
+
+
+def test_control_characters_that_a_file_prints_are_escaped(tmp_path, capfd):
+    file = tmp_path / "k.py"
+    file.write_text(
+        "import logging, sys, triton, triton.language as tl\n"
+        "print('printed \\x1b[31m')\nsys.stderr.writelines(['line \\x1b[32m\\n'])\n"
+        "logging.getLogger('of_this_test').warning('logged \\x1b[33m')\n"
+        "@triton.jit\ndef k(x):\n    tl.static_print('static \\x1b[34m')\n    tl.store(x, 1.0)\n"
+    )
+    compile_kernel(str(file), signature="*fp32")
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "\x1b" not in captured.err
+    for text in ("printed \\x1b[31m\n", "line \\x1b[32m\n", "static \\x1b[34m\n"):
+        assert text in captured.err
+
+
+def test_a_variable_that_names_another_program_than_ptxas(monkeypatch):
+    name = tools.ptxas_for(90).upper().replace("-", "_")
+    for path in ("/bin/false", "/bin/echo", str(tools.find("nvdisasm"))):
+        monkeypatch.setenv(f"TRITON_{name}_PATH", path)
+        with pytest.raises(MissingToolError, match=rf"^TRITON_{name}_PATH is {path}, which is not"):
+            compile_kernel("gelu")

@@ -171,3 +171,33 @@ def test_versions():
     assert name == "ptxas"
     assert f"V{number}" in said
     assert tools.version(tool) == f"{name} {number}"  # from the cache
+
+
+@pytest.mark.usefixtures("needs_tools")
+def test_a_variable_that_names_another_program(monkeypatch):
+    for name in ("ptxas", "ptxas-blackwell", "nvdisasm", "cuobjdump"):
+        variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
+        monkeypatch.setenv(variable, "/bin/false")
+        with pytest.raises(MissingToolError, match=f"^{variable} is /bin/false"):
+            tools.version(tools.find(name))
+        monkeypatch.delenv(variable)
+        monkeypatch.setenv("TRITON_PTXAS_PATH", str(tools.find("ptxas")))
+    assert tools.version(tools.find("ptxas")).startswith("ptxas 1")
+
+
+@pytest.mark.usefixtures("needs_tools")
+def test_ptxas_has_less_time_for_a_short_text(tmp_path, monkeypatch):
+    slow = tmp_path / "ptxas"
+    slow.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "ptxas: NVIDIA (R) V12.9.1" && exit\n'
+        "exec sleep 5\n"
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(slow))
+    assert (tools.SHORT_TIMEOUT_S, tools.TIMEOUT_S) == (60, 300)
+    monkeypatch.setattr(tools, "SHORT_TIMEOUT_S", 1.0)
+    with pytest.raises(InputError, match=r"ptxas took longer than 1 s"):
+        tools.assemble(PTX)
+    monkeypatch.setattr(tools, "TIMEOUT_S", 2.0)
+    with pytest.raises(InputError, match=r"ptxas took longer than 2 s"):
+        tools.assemble(PTX + "//" + "x" * 1_000_000)
