@@ -204,6 +204,49 @@ def test_what_came_before_damage_is_delivered(tmp_path: Path) -> None:
     assert errors[0].startswith(f"error: {cut}:{skipped['line']}:1: the JSON is cut inside")
 
 
+def test_what_cannot_be_is_skipped_and_the_rest_delivered(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    event = '{"ph": "X", "cat": "kernel", "name": "%s", "ts": 1, "dur": %s}'
+    rows = [event % ("good", 2), event % ("bad", "1e308"), event % ("bad", "1e308")]
+    path.write_text('{"traceEvents": [\n' + ",\n".join(rows) + "]}")
+    result = run(str(path), "--format", "json")
+    assert result.exit_code == 3
+    data = json.loads(result.stdout)
+    assert [(k["name"], k["total_us"]) for k in data["kernels"]] == [("good", 2.0)]
+    (skipped,) = data["skipped"]
+    assert (skipped["file"], skipped["line"]) == (str(path), 3)
+    assert "found a time of 1e+308 us" in skipped["reason"]
+    text = run(str(path))
+    assert text.exit_code == 3
+    assert "inf s" not in text.stdout
+    assert "nan" not in text.stdout
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "csv", "markdown"])
+def test_lone_surrogates_reach_no_output(format_: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a\\ud800b", "ts": 1, "dur": 2}]}'
+    )
+    for arguments in ([str(path)], ["--name", "a\udcffb"], ["--explain", "a\udcffb"]):
+        result = run(*arguments, "--format", format_)
+        assert result.exit_code == 0
+        assert "\ud800" not in result.stdout
+        assert "\\ud" not in result.stdout.lower()
+        assert "a\ufffdb" in result.stdout
+
+
+def test_enrich_leaves_out_what_follows(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1}
+    listed = json.dumps([event])
+    path, out = tmp_path / "t.json", tmp_path / "o.json"
+    path.write_text('{"traceEvents": [], "traceEvents": ' + listed + ', "a": 1} {"b": 2}')
+    assert run(str(path), "--enrich", str(out)).exit_code == 3
+    after = json.loads(out.read_text())
+    assert after["a"] == 1
+    assert "decoded" in after["traceEvents"][0]["args"]
+
+
 def test_exit_codes(tmp_path: Path) -> None:
     assert run().exit_code == 2
     assert run("--match", "(", NAIVE).exit_code == 2

@@ -246,6 +246,96 @@ def test_bare_nan_and_inf_are_read(tmp_path: Path) -> None:
     assert [e.name for e in found] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(
+    "time",
+    ["1e308", "1e16", "-1", "1e999", "-1e999", "NaN", "Infinity", "-Infinity", "nan", "-inf",
+     '"abc"', '"nan"', "[1]", "9" * 400, "9" * 5000],
+)  # fmt: skip
+def test_times_that_are_none_are_left_out(time: str, tmp_path: Path) -> None:
+    bad = json.dumps(kernel("bad")).replace("2.5", time)
+    good = json.dumps(kernel("good"))
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [\n' + ",\n".join([good, good, bad, good, bad]) + "\n]}")
+    found, error = events(path)
+    assert [e.name for e in found] == ["good"] * 3
+    assert error is not None
+    assert "t.json:4:1: " in str(error)
+    assert "(and 1 more)" in str(error)
+
+
+def test_the_line_of_a_late_time_that_is_none(tmp_path: Path) -> None:
+    lines = [json.dumps(kernel("k", n=n)) for n in range(5000)]
+    lines[4000] = lines[4000].replace("2.5", "-2.5")
+    path = tmp_path / "t.json"
+    path.write_text("[\n" + ",\n".join(lines) + "\n]")
+    found, error = events(path)
+    assert len(found) == 4999
+    assert "t.json:4002:1: left out 'k': found a time of -2.5 us" in str(error)
+
+
+def test_absurd_facts_of_a_launch_are_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    big = 10**300
+    path.write_bytes(trace(kernel("k", device=big, grid=[big, big, big], stream=-big)))
+    (found,), error = events(path)
+    assert error is None
+    assert (found.grid, found.stream) == (None, None)
+
+
+FOLLOWING = {
+    "a trace": b'{"traceEvents": []}',
+    "a list": b"[{}]",
+    "text": b"garbage",
+    "a bracket": b"}",
+    "far away": b" " * 200_000 + b"x]}",
+}
+
+
+@pytest.mark.parametrize("what", FOLLOWING)
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_follows_a_trace_is_told(what: str, listed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    first = json.dumps([kernel(), kernel()]).encode() if listed else trace(kernel(), kernel())
+    path.write_bytes(first + b"\n" + FOLLOWING[what])
+    found, error = events(path)
+    assert [e.name for e in found] == ["k", "k"]
+    assert "t.json:2:1: found '" in str(error)
+    assert "behind the trace" in str(error)
+
+
+def test_several_lists_of_events(tmp_path: Path) -> None:
+    listed = json.dumps([kernel("a"), kernel("b")]).encode()
+    path = tmp_path / "t.json"
+    for empty in (b"[]", listed):
+        for more in (b"", b'"x": {"traceEvents": [1]}, "s": "' + b"]}" * 90_000 + b'",'):
+            path.write_bytes(
+                b'{"traceEvents": ' + empty + b"," + more + b'"traceEvents" : ' + listed + b"}"
+            )
+            found, error = events(path)
+            assert error is None
+            assert [e.name for e in found] == ["a", "b"] * (1 if empty == b"[]" else 2)
+    path.write_bytes(b'{"traceEvents": [], "traceEvents": ' + listed + b', "s": "x')
+    found, error = events(path)
+    assert len(found) == 2
+    assert "the JSON is cut, expected '}'" in str(error)
+
+
+def test_lone_surrogates_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    pair = "\\ud83d\\ude00"
+    name = "a\\ud800b\\uDC00" + pair
+    call = {"ph": "X", "cat": "cpu_op", "name": "op@", "args": {"External id": 5,
+            "Input type": ["@"], "Input Dims": [[1]]}}  # fmt: skip
+    launch = kernel("@", **{"External id": 5, "correlation": 9})
+    path.write_bytes(trace(call, launch, launch).replace(b"@", name.encode()))
+    found, error = events(path)
+    assert error is None
+    wanted = "a\ufffdb\ufffd\U0001f600"
+    assert [e.name for e in found] == [wanted] * 2
+    assert found[0].operator is not None
+    assert (found[0].operator.name, found[0].operator.dtypes) == ("op" + wanted, (wanted,))
+
+
 DAMAGE = {
     "cut in an event": (
         lambda d: d[: len(d) * 3 // 4],

@@ -283,6 +283,65 @@ def test_a_cut_nsys_row(tmp_path: Path) -> None:
     assert "dump.dat:3:1: found 7 cells, expected the 9 columns" in wrong
 
 
+@pytest.mark.parametrize("time", ["-5", "9" * 5000, "1e308", "-1e999", "nan", "inf", "9" * 19])
+def test_nsys_times_that_are_none_are_left_out(time: str, tmp_path: Path) -> None:
+    lines = SUMMARY.splitlines()
+    row = lines[1].replace(lines[1].split(",")[1], time)
+    found, wrong = read("\n".join([lines[0], row, *lines[2:]]) + "\n", tmp_path)
+    assert [e.total_us for e in found] == [400.0]
+    assert "dump.dat:2:1: " in wrong
+
+
+@pytest.mark.parametrize("calls", ["-3", "9" * 5000, "1e300", "x"])
+def test_nsys_calls_that_are_none_are_left_out(calls: str, tmp_path: Path) -> None:
+    lines = SUMMARY.splitlines()
+    cells = lines[1].split(",")
+    row = ",".join([*cells[:2], calls, *cells[3:]])
+    found, wrong = read("\n".join([lines[0], row, *lines[2:]]) + "\n", tmp_path)
+    assert [e.total_us for e in found] == [400.0]
+    assert "dump.dat:2:1: " in wrong
+    assert "expected a number of calls" in wrong
+
+
+def test_absurd_facts_of_an_nsys_launch_are_no_crash(tmp_path: Path) -> None:
+    big = "9" * 5000
+    text = (
+        "Start (ns),Duration (ns),GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),"
+        "DymSMem (MB),Device,Strm,Name\n" + f"{big},2500," + f"{big}," * 9 + f"x ({big}),{big},k\n"
+    )
+    (found,), wrong = read(text, tmp_path)
+    assert wrong == ""
+    assert (found.start_us, found.total_us, found.grid) == (None, 2.5, None)
+
+
+@pytest.mark.parametrize("kind", ["KERNEL", "MEMCPY"])
+@pytest.mark.parametrize("end", ["'late'", "x'00'", "0", "9e999", "9223372036854775807"])
+def test_database_times_that_are_none_are_left_out(kind: str, end: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    database(path)
+    with sqlite3.connect(path) as base:
+        base.execute(f"update CUPTI_ACTIVITY_KIND_{kind} set end = {end} where streamId = 7 "
+                     "and start in (1000, 5000)")  # fmt: skip
+    base.close()
+    found: list[Event] = []
+    with pytest.raises(InputError, match=f"{kind}: left out") as caught:
+        found.extend(read_dump(path))
+    assert caught.value.file == str(path)
+    assert len(found) == 2
+
+
+def test_text_in_every_column_of_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    database(path)
+    with sqlite3.connect(path) as base:
+        base.execute("update CUPTI_ACTIVITY_KIND_KERNEL set deviceId = 'a', streamId = 'b', "
+                     "registersPerThread = 'c', gridX = 'd', staticSharedMemory = 'e'")  # fmt: skip
+        base.execute("update TARGET_INFO_GPU set cuDevice = 'a', smCount = 'b', name = 3")
+    base.close()
+    first, *_ = read_dump(path)
+    assert (first.total_us, first.grid, first.shared_bytes, first.stream) == (2.5, None, None, None)
+
+
 def database(path: Path, devices: bool = True) -> None:
     base = sqlite3.connect(path)
     base.executescript(
@@ -399,6 +458,33 @@ def test_ncu_with_decimal_comma(tmp_path: Path) -> None:
     assert [e.total_us for e in found] == [1234.5, 2000.0]
     assert found[0].device is not None
     assert found[0].device.capability == (9, 0)
+
+
+@pytest.mark.parametrize("time", ["-5", "9" * 5000, "1e308", "nan", "inf"])
+def test_ncu_times_that_are_none_are_left_out(time: str, tmp_path: Path) -> None:
+    found, wrong = read(DETAILS.replace("1,234.50", time), tmp_path)
+    assert [e.total_us for e in found] == [2000.0]
+    assert "left out 'k<4>(int, T1)': found a time of" in wrong
+    assert wrong.startswith(str(tmp_path / "dump.dat") + ":")
+    raw = (
+        '"ID","Process ID","Kernel Name","gpu__time_duration.sum","dram__bytes.sum"\n'
+        '"","","","ns","Gbyte"\n'
+        f'"0","1","a","{time}","1"\n"1","1","b","5","1"\n"2","1","c","5","1e308"\n'
+    )
+    found, wrong = read(raw, tmp_path)
+    assert [e.name for e in found] == ["b"]
+    assert "dump.dat:3:1: left out 'a'" in wrong
+    assert "(and 1 more)" in wrong
+
+
+@pytest.mark.parametrize("time", ["-5.000us", "9" * 400 + "s", "nanus"])
+def test_pytorch_times_that_are_none_are_left_out(time: str, tmp_path: Path) -> None:
+    text = table(["Name", "Self CPU", "CPU total", "Self CUDA", "# of Calls"],
+                 [["k_good", "0.000us", "0.000us", "3.000us", "1"],
+                  ["k_bad", "0.000us", "0.000us", time, "1"]])  # fmt: skip
+    found, wrong = read(text, tmp_path)
+    assert [e.name for e in found] == ["k_good"]
+    assert "left out 'k_bad': found a time of" in wrong
 
 
 def test_a_cut_ncu_row(tmp_path: Path) -> None:

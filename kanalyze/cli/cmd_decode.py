@@ -91,9 +91,10 @@ def command(
     columns = output.width_for(width, to_file)
     if explain and not files and not names and format_ == "text":
         from kanalyze.decoding.explaining import explained
+        from kanalyze.dumps.source import clean
         from kanalyze.names import decode
 
-        text = explained([decode(name) for name in explain], width=columns, color=color_on)
+        text = explained([decode(clean(name)) for name in explain], width=columns, color=color_on)
         output.deliver(text, file, pager)
         return 0
     from kanalyze.cli.app import report_error

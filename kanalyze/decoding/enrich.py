@@ -71,29 +71,24 @@ def enrich(trace: str | Path, out: Path, progress: Callable[[str, int], None] | 
         count = 0
         with _Output(out) as file:
             file.write(scanner.header)
-            separator = b"\n"
-            for batch in scanner.batches():
-                events = []
-                for raw in batch:
-                    changed = _enriched(raw, looks)
-                    count += changed is not None
-                    events.append(raw if changed is None else changed)
-                file.write(separator + b",\n".join(events))
-                separator = b",\n"
-                if progress is not None:
-                    progress(source.name, source.packed_read)
-            file.write(b"\n")
-            closing = b"]" if scanner.header.lstrip()[:1] == b"[" else b"]}"
-            last = b""
-            if scanner.closed:
-                for piece in scanner.tail():
-                    file.write(piece)
-                    last = piece.rstrip()[-1:] or last
-                closing = closing[1:]
-            if last != closing[-1:]:
-                file.write(closing)
-                if scanner.closed and closing and not source.trouble.message:
-                    source.trouble.add(0, "the JSON is cut, expected '}'")
+            again = True
+            while again:
+                separator = b"\n"
+                for batch in scanner.batches():
+                    events = []
+                    for raw in batch:
+                        changed = _enriched(raw, looks)
+                        count += changed is not None
+                        events.append(raw if changed is None else changed)
+                    file.write(separator + b",\n".join(events))
+                    separator = b",\n"
+                    if progress is not None:
+                        progress(source.name, source.packed_read)
+                file.write(b"\n")
+                again = scanner.reopen(file.write)
+            if not scanner.whole:
+                closing = b"]" if scanner.header.lstrip()[:1] == b"[" else b"]}"
+                file.write(closing[1:] if scanner.closed else closing)
         source.finish()
         return count
 

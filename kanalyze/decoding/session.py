@@ -13,6 +13,7 @@ from kanalyze.decoding.findings import findings_of
 from kanalyze.decoding.rows import groups_of, row_of, shown_device, summary_of
 from kanalyze.dumps.event import Event, kind_of
 from kanalyze.dumps.reading import NotADumpError, files_in, opened, read_source
+from kanalyze.dumps.source import clean
 from kanalyze.errors import InputError, UsageError
 
 GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
@@ -63,12 +64,13 @@ class Session:
         for file in found:
             self._read_file(str(file), True)
         if len(self.files) == before:
-            self._fail(InputError("there is no profiler dump in this folder", file=target))
+            self._fail(InputError("there is no profiler dump in this folder", file=clean(target)))
 
     def names(self, names: Iterable[str]) -> None:
         """Add names as they are."""
         for name in names:
-            self.collector.add(Event(name, kind_of(name)))
+            shown = clean(name)
+            self.collector.add(Event(shown, kind_of(shown)))
 
     def _read_file(self, target: str, in_folder: bool) -> None:
         try:

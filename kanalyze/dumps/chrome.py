@@ -10,6 +10,7 @@ from kanalyze.dumps.chrome_ops import Operators, devices_at_the_end, devices_of
 from kanalyze.dumps.chrome_records import (
     KINDS,
     Decoder,
+    Kernel,
     LaunchArgs,
     OperatorRecord,
     Record,
@@ -17,6 +18,7 @@ from kanalyze.dumps.chrome_records import (
 )
 from kanalyze.dumps.chrome_scan import NotATraceError, Scanner
 from kanalyze.dumps.event import Device, Event
+from kanalyze.dumps.numbers import MOST_US, is_time, wrong_time
 from kanalyze.dumps.source import Source
 
 _NO_ARGS = LaunchArgs()
@@ -37,13 +39,16 @@ def read(source: Source) -> Iterator[Event]:
     operators = Operators()
     note, launched_by = operators.note, operators.launched_by
     file, kinds, no_device = source.name, KINDS, Device()
-    for batch in scanner.batches():
+    for batch in scanner.every():
         for record in batch:
             made = type(record)  # isinstance is slow on these classes
             if made is OperatorRecord:
                 note(record)
             elif made in kinds:
                 launch: Any = record
+                if not 0.0 <= launch.dur <= MOST_US:
+                    scanner.note_event(_mistimed, wrong_time(launch.name, launch.dur))
+                    continue
                 args: LaunchArgs = launch.args or _NO_ARGS
                 identity = args.device
                 device = devices.get(identity) if identity is not None else no_device
@@ -65,8 +70,11 @@ def read(source: Source) -> Iterator[Event]:
                     {},
                     file,
                 )
-    scanner.check_tail()
     source.finish()
+
+
+def _mistimed(record: Record) -> bool:
+    return isinstance(record, Kernel) and not is_time(record.dur)
 
 
 def is_trace(head: bytes) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kanalyze.dumps.event import Dims, dims
+from kanalyze.dumps.source import clean
 
 _NONE = msgspec.Raw()
 
@@ -138,12 +139,18 @@ def one(data: bytes) -> Record | None:
 _BARE = re.compile(rb"(?<=[:\[,])\s*-?(?:nan|inf(?:inity)?)\b(?=\s*[,}\]])", re.IGNORECASE)
 
 
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
 def loads(data: bytes) -> dict[str, Any] | None:
     """One event, also with what writers of traces get wrong: bare nan and inf, control
-    characters in strings, bytes that are no UTF-8. None where it is no JSON object."""
-    for attempt in (data, _BARE.sub(b"null", data)):
+    characters in strings, lone surrogates, bytes that are no UTF-8. None where it is no JSON
+    object."""
+    for attempt in (data, _BARE.sub(b"NaN", data)):
         try:
             event = json.loads(attempt.decode("utf-8", "replace"), strict=False)
+            if _ESCAPED_SURROGATE.search(attempt):
+                event = json.loads(clean(json.dumps(event, ensure_ascii=False)), strict=False)
         except (ValueError, RecursionError):
             continue
         return event if isinstance(event, dict) else None
@@ -166,7 +173,7 @@ def _loose(event: dict[str, Any]) -> Record:
     record: Record = made(
         name,
         _number(event.get("ts")),
-        _number(event.get("dur")),
+        _duration(event.get("dur")),
         LaunchArgs(
             identity,
             _integer(args.get("device")),
@@ -190,15 +197,27 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return 0.0
+    number = _duration(value)
     return number if math.isfinite(number) else 0.0
+
+
+def _duration(value: Any) -> float:
+    """A number; 0 where there is none, NaN where there is something else."""
+    try:
+        return 0.0 if value is None else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    except OverflowError:
+        return math.inf
+
+
+_MOST = 2.0**63
 
 
 def _integer(value: Any) -> int | None:
     number = _number(value)
+    if abs(number) >= _MOST:
+        return None
     return int(number) if number or value in (0, "0") else None
 
 

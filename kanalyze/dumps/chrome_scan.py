@@ -23,6 +23,9 @@ EVENT_LIMIT = 16 << 20
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 _BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
 """What stands between two events, up to the first key of the second one."""
+_OPENING = re.compile(rb"\s*:\s*\[")
+_NEAR = 64
+"""Bytes behind a key in which its value begins."""
 _TRIES = 3
 _LOOK_BACK = 1 << 16
 _SPACE = b" \t\r\n"
@@ -58,6 +61,10 @@ class Scanner(Generic[T]):
         self.closed = False
         """Whether the ``]`` of the events was reached."""
         self._wait = 0  # bytes to have before the buffer is looked at again
+        self.whole = False
+        """Whether the trace's last bracket was reached (by `reopen`)."""
+        self._last = b""  # what the last batch was read from
+        self._last_offset = 0
         self._open()
 
     def batches(self) -> Iterator[list[T]]:
@@ -65,6 +72,7 @@ class Scanner(Generic[T]):
         where the rest cannot be read."""
         final = False
         while not self._ended:
+            self._last, self._last_offset = self._buffer, self._offset
             batch = self._quick()
             if batch is None:
                 batch = self._exact(final)
@@ -88,20 +96,107 @@ class Scanner(Generic[T]):
                     break
             self._buffer = b"".join(more)
 
-    def tail(self) -> Iterator[bytes]:
-        """The bytes behind the last event, from its ``]`` on; to be called after `batches`."""
-        if self._buffer:
-            yield self._buffer
-        yield from self._pieces
+    def every(self) -> Iterator[list[T]]:
+        """The same as `batches`, of every list of events that the trace has."""
+        yield from self.batches()
+        while self.reopen():
+            yield from self.batches()
 
-    def check_tail(self) -> None:
-        """Note in ``source.trouble`` when the file ends before its JSON does."""
-        last = b""
-        for piece in self.tail():
-            last = piece.rstrip(_SPACE)[-1:] or last
-        closing = b"}" if self.header.lstrip(_SPACE)[:1] == b"{" else b"]"
-        if self.closed and last != closing:
-            self._note_cut(self._offset, f"the JSON is cut, expected '{closing.decode()}'")
+    def reopen(self, write: Callable[[bytes], object] = len) -> bool:
+        """Go on to a further ``"traceEvents"``; to be called when `batches` has ended.
+
+        False where there is none; then what is wrong behind the events was noted in
+        ``source.trouble``: the file ends before its JSON does, or goes on behind it.
+
+        Args:
+            write: given the trace's bytes behind the events, up to those of the further list.
+        """
+        if not self.closed:
+            return False
+        depth = 2 if self.header.lstrip(_SPACE)[:1] == b"{" else 1
+        final = False
+        while True:
+            buffer, done = self._buffer, 0
+            for token in _TOKEN.finditer(buffer):
+                text = token[0]
+                if text == b'"':
+                    break
+                if text in b"{[":
+                    depth += 1
+                elif text in b"}]":
+                    depth -= 1
+                    if depth == 0:
+                        self._pass(token.end(), write)
+                        self.whole = True
+                        self._check_end()
+                        return False
+                elif depth == 1 and text == b'"traceEvents"':
+                    found = _OPENING.match(buffer, token.end())
+                    if found is not None:
+                        self._pass(found.end(), write)
+                        self._ended = self.closed = False
+                        self._wait = 0
+                        return True
+                    if not final and len(buffer) - token.end() < _NEAR:
+                        break
+                done = token.end()
+            self._pass(done, write)
+            if final:
+                self._pass(len(self._buffer), write)
+                self._note_cut(self._offset, "the JSON is cut, expected '}'")
+                return False
+            if len(self._buffer) > EVENT_LIMIT:
+                self._note(
+                    self._offset, f"a text is longer than {EVENT_LIMIT >> 20} MiB; reading stopped"
+                )
+                return False
+            final = self._more(2 * len(self._buffer))
+
+    def _pass(self, place: int, write: Callable[[bytes], object]) -> None:
+        write(self._buffer[:place])
+        self._offset += place
+        self._buffer = self._buffer[place:]
+
+    def _more(self, wanted: int) -> bool:
+        """Read until the buffer is longer than that; whether that was all."""
+        pieces = [self._buffer]
+        size = len(self._buffer)
+        while size <= wanted:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            pieces.append(piece)
+            size += len(piece)
+        self._buffer = b"".join(pieces)
+        return size <= wanted
+
+    def _check_end(self) -> None:
+        """Note what follows the trace."""
+        while True:
+            rest = self._buffer.lstrip(_SPACE)
+            self._offset += len(self._buffer) - len(rest)
+            if rest:
+                found = " ".join(rest[:60].decode("utf-8", "replace").split())[:40]
+                self._note(
+                    self._offset,
+                    f"found '{found}' behind the trace, left out; expected the end of the file",
+                )
+                return
+            piece = next(self._pieces, None)
+            if piece is None:
+                return
+            self._buffer = piece
+
+    def note_event(self, wrong: Callable[[T], bool], message: str) -> None:
+        """Note what is wrong with an event of the last batch, at the first one that is so."""
+        place = 0
+        if not self.source.trouble.message:
+            for start, end in _spans(self._last):
+                event = self._one(self._last[start:end]) if end else None
+                if event is not None and wrong(event):
+                    place = start
+                    break
+        self._note(self._last_offset + place, message)
 
     def _note(self, offset: int, message: str) -> None:
         if self.source.trouble.message:  # lines are counted only for what is told
@@ -156,7 +251,7 @@ class Scanner(Generic[T]):
             elif text in b"}]":
                 depth -= 1
             elif depth == 1 and text == b'"traceEvents"':
-                found = re.compile(rb"\s*:\s*\[").match(buffer, token.end())
+                found = _OPENING.match(buffer, token.end())
                 if found:
                     return found.end()
         return None
@@ -207,30 +302,20 @@ class Scanner(Generic[T]):
         """The whole events of the buffer, by counting brackets."""
         buffer = self._buffer
         batch: list[T] = []
-        done = start = depth = 0
-        for token in _TOKEN.finditer(buffer):
-            text = token[0]
-            if text == b'"':
-                break
-            if text in b"{[":
-                if depth == 0:
-                    start = token.start()
-                depth += 1
-            elif text in b"}]":
-                depth -= 1
-                if depth == 0:
-                    done = token.end()
-                    event = self._one(buffer[start:done])
-                    if event is None:
-                        self._note(self._offset + start, "found an event that is no JSON, left out")
-                    else:
-                        batch.append(event)
-                elif depth < 0:
-                    self._check_encoding(buffer[:done])
-                    self._ended = self.closed = True
-                    self._offset += token.start()
-                    self._buffer = buffer[token.start() :]
-                    return batch
+        done = 0
+        for start, end in _spans(buffer):
+            if end == 0:
+                self._check_encoding(buffer[:done])
+                self._ended = self.closed = True
+                self._offset += start
+                self._buffer = buffer[start:]
+                return batch
+            done = end
+            event = self._one(buffer[start:done])
+            if event is None:
+                self._note(self._offset + start, "found an event that is no JSON, left out")
+            else:
+                batch.append(event)
         self._check_encoding(buffer[:done])
         self._keep(done)
         if final:
@@ -263,6 +348,26 @@ class Scanner(Generic[T]):
             )
         else:
             self._note_cut(self._offset, "the JSON is cut between events, expected ']'")
+
+
+def _spans(buffer: bytes) -> Iterator[tuple[int, int]]:
+    """Start and end of the whole events; last, if it is there, of the list's end, with 0."""
+    start = depth = 0
+    for token in _TOKEN.finditer(buffer):
+        text = token[0]
+        if text == b'"':
+            return
+        if text in b"{[":
+            if depth == 0:
+                start = token.start()
+            depth += 1
+        elif text in b"}]":
+            depth -= 1
+            if depth == 0:
+                yield start, token.end()
+            elif depth < 0:
+                yield token.start(), 0
+                return
 
 
 def _closed(buffer: bytes) -> bool:

@@ -3,13 +3,14 @@ row), among lines of ncu itself and of the profiled program."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from kanalyze.dumps.event import Device, Dims, Event, dims
 from kanalyze.dumps.lines import Lines, cells_of, delimiter_of
-from kanalyze.dumps.numbers import NumberForm, base_unit, form_of
+from kanalyze.dumps.numbers import NumberForm, base_unit, form_of, is_time, whole, wrong_time
 
 _SAMPLE = 40
 _WORDS = frozenset(
@@ -20,6 +21,9 @@ _WORDS = frozenset(
 )  # fmt: skip
 _LEFT_OUT = ("device__attribute_", "nvlink__", "numa__", "profiler__")
 _TIMES = ("gpu__time_duration.sum", "Duration", "gpu__time_duration.avg")
+_NO_NUMBER = re.compile(r"[-+]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+_MOST = 1e30
+"""The largest value of a metric that is believed."""
 _REGISTERS = ("launch__registers_per_thread", "Registers Per Thread")
 _SHARED = (
     ("launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic"),
@@ -46,8 +50,32 @@ class Launch:
     multiprocessors: int | None = None
     counters: dict[str, float] = field(default_factory=dict)
 
-    def event(self, file: str) -> Event:
-        """The launch as an event."""
+    wrong: str = ""
+    line: int = 0
+
+    def count(self, name: str, text: str, unit: str, form: NumberForm) -> None:
+        """Take a metric's value, if it is a number and the metric's first one."""
+        number = form.number(text)
+        if number is None:
+            if name not in _TIMES or _NO_NUMBER.fullmatch(text.strip()) is None:
+                return
+            number = math.nan
+        value = base_unit(number, unit)
+        if name in _TIMES and not is_time(value / 1e3):
+            self.wrong = self.wrong or wrong_time(self.name, value / 1e3)
+        elif not abs(value) <= _MOST:
+            self.wrong = self.wrong or (
+                f"left out '{self.name[:40]}': found {value:g} as its '{name[:40]}', "
+                f"expected at most {_MOST:g}"
+            )
+        else:
+            self.counters.setdefault(name, value)
+
+    def events(self, file: str, lines: Lines) -> Iterator[Event]:
+        """The launch as an event; none, and a note, where a number of it cannot be."""
+        if self.wrong:
+            lines.trouble(self.wrong, self.line)
+            return
         counters = self.counters
         time = next((counters[n] for n in _TIMES if n in counters), None)
         registers = next((counters[n] for n in _REGISTERS if n in counters), None)
@@ -60,7 +88,7 @@ class Launch:
         device = None
         if (self.device, self.capability, self.device_name) != (None, None, None):
             device = Device(self.device, self.device_name, self.capability, sms)
-        return Event(
+        yield Event(
             self.name,
             "kernel",
             1,
@@ -81,12 +109,13 @@ class Launch:
 def capability_of(text: str) -> tuple[int, int] | None:
     """A compute capability: "9.0", in some countries "9,0"."""
     found = re.fullmatch(r"(\d+)[.,](\d)", text.strip())
-    return (int(found[1]), int(found[2])) if found else None
+    major = whole(found[1]) if found else None
+    return (major, int(found[2])) if found and major is not None else None
 
 
 def sizes_of(text: str) -> Dims | None:
     """A grid or block: "(1056, 1, 1)"; groups of digits are not separated by blanks there."""
-    return dims([int(re.sub(r"\D", "", t)) for t in re.findall(r"\d[\d.'’]*(?:,\d{3})*", text)])
+    return dims([whole(re.sub(r"\D", "", t)) for t in re.findall(r"\d[\d.'’]*(?:,\d{3})*", text)])
 
 
 def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
@@ -97,16 +126,22 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
         needed = names.index("Metric Value") + 1 if "Metric Value" in names else len(names)
         rows = _rows(lines, delimiter, len(names), needed)
         following = yield from (
-            _details(rows, names, file, delimiter)
+            _details(rows, names, file, delimiter, lines)
             if "Metric Name" in names
-            else _raw(rows, names, file, delimiter)
+            else _raw(rows, names, file, delimiter, lines)
         )
         if following is None:
             return
         header = following
 
 
-_Row = list[str] | str
+class Cells(list[str]):
+    """The cells of a row, and the number of its line."""
+
+    line = 0
+
+
+_Row = Cells | str
 """The cells of a row, or the header of a further table."""
 
 
@@ -121,13 +156,15 @@ def _rows(lines: Lines, delimiter: str, width: int, needed: int) -> Iterator[_Ro
         if needed <= len(cells) < width:  # older versions leave out the columns of rules
             cells += [""] * (width - len(cells))
         if len(cells) == width and (cells[0].isdigit() or not cells[0]):
-            yield cells
+            row = Cells(cells)
+            row.line = lines.number
+            yield row
         elif len(cells) > 2 and re.match(r'"?\d+"?[,;\t]"?\d+"?[,;\t]"', line):
             lines.trouble(f"found {len(cells)} cells, expected the {width} columns of the table")
 
 
-def _sampled(rows: Iterator[_Row]) -> tuple[list[list[str]], str | None]:
-    first: list[list[str]] = []
+def _sampled(rows: Iterator[_Row]) -> tuple[list[Cells], str | None]:
+    first: list[Cells] = []
     for row in rows:
         if isinstance(row, str):
             return first, row
@@ -137,68 +174,67 @@ def _sampled(rows: Iterator[_Row]) -> tuple[list[list[str]], str | None]:
     return first, None
 
 
-def _launch(cells: list[str], place: dict[str, int]) -> Launch:
+def _launch(cells: Cells, place: dict[str, int]) -> Launch:
     def text(column: str) -> str:
         return cells[place[column]] if column in place else ""
 
-    def whole(column: str) -> int | None:
+    def integer(column: str) -> int | None:
         return NumberForm().integer(text(column))
 
     return Launch(
         text("Kernel Name"),
         sizes_of(text("Grid Size")),
         sizes_of(text("Block Size")),
-        whole("Stream"),
-        whole("Device"),
+        integer("Stream"),
+        integer("Device"),
         capability_of(text("CC")),
+        line=cells.line,
     )
 
 
 def _raw(
-    rows: Iterator[_Row], names: list[str], file: str, delimiter: str
+    rows: Iterator[_Row], names: list[str], file: str, delimiter: str, lines: Lines
 ) -> Generator[Event, None, str | None]:
     place = {n: i for i, n in reversed(list(enumerate(names)))}
     first, following = _sampled(rows)
-    units = [""] * len(names)
+    units: list[str] = [""] * len(names)
     if first and not first[0][0]:
         units = first.pop(0)
     metrics = [(i, n) for i, n in enumerate(names) if n not in _WORDS]
-    whole = [
+    integers = [
         i for i, n in metrics
         if n.startswith(("launch__registers", "device__", "launch__grid", "launch__thread"))
     ]  # fmt: skip
     form = form_of(
         (row[i] for row in first for i, _ in metrics),
-        (row[i] for row in first for i in whole),
+        (row[i] for row in first for i in integers),
         delimiter == ";",
     )
     kept = [(i, n) for i, n in metrics if not n.startswith(_LEFT_OUT)]
     named = place.get("device__attribute_display_name")
     sms = place.get("device__attribute_multiprocessor_count")
 
-    def event(row: list[str]) -> Event:
+    def events(row: Cells) -> Iterator[Event]:
         launch = _launch(row, place)
         for i, name in kept:
-            number = form.number(row[i])
-            if number is not None:
-                launch.counters[name] = base_unit(number, units[i])
+            launch.count(name, row[i], units[i], form)
         launch.device_name = row[named] or None if named is not None else None
         launch.multiprocessors = form.integer(row[sms]) if sms is not None else None
-        return launch.event(file)
+        yield from launch.events(file, lines)
 
     for row in first:
-        yield event(row)
+        yield from events(row)
     if following is not None:
         return following
     for further in rows:
         if isinstance(further, str):
             return further
-        yield event(further)
+        yield from events(further)
     return None
 
 
 def _details(
-    rows: Iterator[_Row], names: list[str], file: str, delimiter: str
+    rows: Iterator[_Row], names: list[str], file: str, delimiter: str, lines: Lines
 ) -> Generator[Event, None, str | None]:
     place = {n: i for i, n in reversed(list(enumerate(names)))}
     first, following = _sampled(rows)
@@ -226,19 +262,18 @@ def _details(
     for row in chained():
         if isinstance(row, str):
             if current is not None:
-                yield current.event(file)
+                yield from current.events(file, lines)
             return row
         this = tuple(
             row[place[c]] for c in ("ID", "Process ID", "Host Name", "Kernel Name") if c in place
         )
         if this != identity:
             if current is not None:
-                yield current.event(file)
+                yield from current.events(file, lines)
             current, identity = _launch(row, place), this
         assert current is not None
-        number = form.number(row[value])
-        if number is not None and row[metric]:
-            current.counters.setdefault(row[metric], base_unit(number, row[unit]))
+        if row[metric]:
+            current.count(row[metric], row[value], row[unit], form)
     if current is not None:
-        yield current.event(file)
+        yield from current.events(file, lines)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kanalyze.dumps.event import Event
 from kanalyze.dumps.lines import Lines, is_rule, sliced, spans_of
 from kanalyze.dumps.ncu_csv import Launch, capability_of, sizes_of
-from kanalyze.dumps.numbers import NumberForm, base_unit, form_of
+from kanalyze.dumps.numbers import NumberForm, form_of
 
 _SIZES = r"\(\d[^()]*\)"
 _HEADLINE = re.compile(
@@ -39,6 +39,7 @@ def read(lines: Lines, headline: str, file: str) -> Iterator[Event]:
     current: str | None = headline
     while current is not None:
         launch = _launch(current)
+        launch.line = lines.number
         rows: list[list[str]] = []
         current = None
         for line in lines:
@@ -51,14 +52,12 @@ def read(lines: Lines, headline: str, file: str) -> Iterator[Event]:
         evidence = (evidence + [row[2] for row in rows])[-_EVIDENCE:]
         form = form_of(evidence)
         for name, unit, value in rows:
-            number = form.number(value)
-            if number is not None:
-                launch.counters.setdefault(name, base_unit(number, unit))
+            launch.count(name, value, unit, form)
         if launch.grid is None and "Grid Size" in launch.counters:
             launch.grid = (int(launch.counters["Grid Size"]), 1, 1)
         if launch.block is None and "Block Size" in launch.counters:
             launch.block = (int(launch.counters["Block Size"]), 1, 1)
-        yield launch.event(file)
+        yield from launch.events(file, lines)
 
 
 def _launch(line: str) -> Launch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.dumps.event import Device, Event, dims
+from kanalyze.dumps.numbers import is_time, whole, wrong_time
 from kanalyze.dumps.source import Source
 from kanalyze.errors import InputError
 
@@ -63,23 +65,32 @@ def _events(base: sqlite3.Connection, source: Source) -> Iterator[Event]:
     devices = _devices(base, tables)
 
     def device(row: sqlite3.Row) -> Device:
-        identity = row["deviceId"]
+        identity = _whole(row["deviceId"])
+        if identity is None:
+            return Device()
         return devices.setdefault(identity, Device(identity))
 
     if _KERNELS in tables:
         for row in _rows(base, f"select k.*, s.value as kernel_name from {_KERNELS} k "
                                "left join StringIds s on s.id = k.demangledName"):  # fmt: skip
+            name = _text(row["kernel_name"])
+            try:
+                start, span = _times(row, name)
+            except ValueError as error:
+                source.trouble.add(0, f"{_KERNELS}: {error}")
+                continue
+            static, dynamic = _whole(row["staticSharedMemory"]), _whole(row["dynamicSharedMemory"])
             yield Event(
-                row["kernel_name"] or "",
+                name,
                 "kernel",
                 1,
-                _span(row),
-                _us(row["start"]),
+                span,
+                start,
                 dims([row["gridX"], row["gridY"], row["gridZ"]]),
                 dims([row["blockX"], row["blockY"], row["blockZ"]]),
-                row["registersPerThread"],
-                row["staticSharedMemory"] + row["dynamicSharedMemory"],
-                row["streamId"],
+                _whole(row["registersPerThread"]),
+                None if static is None or dynamic is None else static + dynamic,
+                _whole(row["streamId"]),
                 device(row),
                 file=source.name,
             )
@@ -91,9 +102,14 @@ def _events(base: sqlite3.Connection, source: Source) -> Iterator[Event]:
             if kind == "memcpy":
                 sense = _SENSES.get(row["copyKind"])
                 name = f"[CUDA memcpy {sense}]" if sense else "[CUDA memcpy]"
+            try:
+                start, span = _times(row, name)
+            except ValueError as error:
+                source.trouble.add(0, f"{table}: {error}")
+                continue
             yield Event(
-                name, kind, 1, _span(row), _us(row["start"]),
-                stream=row["streamId"], device=device(row), file=source.name,
+                name, kind, 1, span, start,
+                stream=_whole(row["streamId"]), device=device(row), file=source.name,
             )  # fmt: skip
 
 
@@ -103,13 +119,32 @@ def _rows(base: sqlite3.Connection, query: str) -> Iterator[Any]:
     yield from cursor.execute(query)
 
 
-def _us(nanoseconds: int) -> float:
-    return nanoseconds / 1e3
+def _whole(value: Any) -> int | None:
+    """A column's whole number; None where SQLite holds something else in it."""
+    return value if isinstance(value, int) else None
 
 
-def _span(row: sqlite3.Row) -> float | None:
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _times(row: sqlite3.Row, name: str) -> tuple[float | None, float | None]:
+    """Start and duration in microseconds, None where they are not recorded.
+
+    Raises:
+        ValueError: they are no times.
+    """
     start, end = row["start"], row["end"]
-    return _us(end - start) if isinstance(start, int) and isinstance(end, int) else None
+    for column, value in (("start", start), ("end", end)):
+        if value is not None and not isinstance(value, int | float):
+            raise ValueError(
+                f"left out '{name[:40]}': found {str(value)[:40]!r} as its {column}, "
+                "expected nanoseconds"
+            )
+    span = None if start is None or end is None else (end - start) / 1e3
+    if span is not None and not is_time(span):
+        raise ValueError(wrong_time(name, span))
+    return None if start is None or not math.isfinite(start) else start / 1e3, span
 
 
 def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, Device]:
@@ -122,13 +157,14 @@ def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, Device]:
         def value(*columns: str, row: Any = row, names: Any = names) -> Any:
             return next((row[c] for c in columns if c in names), None)
 
-        identity = value("cuDevice", "id")
+        identity = _whole(value("cuDevice", "id"))
         if identity is None:
             continue
-        major, minor = value("computeMajor"), value("computeMinor")
+        major, minor = _whole(value("computeMajor")), _whole(value("computeMinor"))
         if major is None:
             head, dot, tail = str(value("computeCapability") or "").partition(".")
-            major, minor = (int(head), int(tail)) if dot and head and tail else (None, None)
+            major, minor = (whole(head), whole(tail)) if dot else (None, None)
         capability = None if major is None or minor is None else (major, minor)
-        found[identity] = Device(identity, value("name"), capability, value("smCount"))
+        sms = _whole(value("smCount"))
+        found[identity] = Device(identity, _text(value("name")) or None, capability, sms)
     return found

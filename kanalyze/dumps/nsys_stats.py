@@ -7,13 +7,21 @@ first one counts.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kanalyze.dumps.event import Device, Dims, Event, dims, kind_of
 from kanalyze.dumps.lines import Lines, cells_of, delimiter_of, is_rule, sliced, spans_of
-from kanalyze.dumps.numbers import TIME_UNITS, NumberForm, form_of
+from kanalyze.dumps.numbers import (
+    TIME_UNITS,
+    NumberForm,
+    form_of,
+    is_time,
+    whole,
+    wrong_time,
+)
 
 _SAMPLE = 200
 _ROLES = {
@@ -32,6 +40,7 @@ _ROLES = {
 }  # fmt: skip
 _BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9,
           "kib": 1024, "mib": 1 << 20, "gib": 1 << 30}  # fmt: skip
+_MOST_CALLS = 10**15
 _WHOLE = ("calls", "gx", "gy", "gz", "bx", "by", "bz", "registers", "stream")
 
 
@@ -162,7 +171,7 @@ class _Table:
 
     def dims(self, cells: list[str], letters: tuple[str, str, str], joined: str) -> Dims | None:
         if joined in self.columns.places:
-            return dims([int(t) for t in re.findall(r"\d+", self.text(cells, joined))])
+            return dims([whole(t) for t in re.findall(r"\d+", self.text(cells, joined))])
         return dims([self.whole(cells, letter) for letter in letters])
 
     def shared(self, cells: list[str]) -> int | None:
@@ -172,7 +181,7 @@ class _Table:
             if number is None:
                 return None
             total += number * _BYTES.get(self.columns.unit(role), 1)
-        return round(total)
+        return round(total) if math.isfinite(total) else None
 
 
 def _events(
@@ -193,14 +202,14 @@ def _events(
         if len(first) == _SAMPLE:
             break
     sample = [cells for _, cells in first]
-    whole = list(_WHOLE)
+    roles = list(_WHOLE)
     for role in ("total", "duration", "start"):
         if role in columns.places and columns.unit(role) in ("", "ns"):
-            whole.append(role)  # nanoseconds have no decimals
+            roles.append(role)  # nanoseconds have no decimals
     text_places = [columns.places[r] for r in ("name", "category", "type") if r in columns.places]
     table.form = form_of(
         (c for cells in sample for i, c in enumerate(cells) if i not in text_places),
-        (table.text(cells, role) for cells in sample for role in whole),
+        (table.text(cells, role) for cells in sample for role in roles),
         delimiter == ";",
     )
     kind_of_table = "trace" if "duration" in columns.places else "summary"
@@ -212,6 +221,8 @@ def _events(
                 f"found '{table.text(cells, 'name')[:40]}' without a time, expected a number",
                 number,
             )
+        elif isinstance(event, str):
+            lines.trouble(event, number)
         elif (
             table.text(cells, "type").lower() not in ("api calls",)
             and event.name
@@ -240,22 +251,29 @@ def _take_units(cells: list[str], columns: Columns) -> None:
             columns.units[role] = cells[place]
 
 
-def _event(table: _Table, cells: list[str], file: str) -> Event | None:
+def _event(table: _Table, cells: list[str], file: str) -> Event | str | None:
+    """The event of a row; what is wrong with its numbers; None where it has no time."""
     time = table.time(cells, "total" if "total" in table.columns.places else "duration")
     if time is None:
         return None
     name = table.text(cells, "name")
+    if not is_time(time):
+        return wrong_time(name, time)
     category = table.text(cells, "category").upper()
     kind = kind_of(name)
     if kind == "kernel" and category.startswith("MEM"):
         kind = "memset" if "memset" in name.lower() else "memcpy"
-    calls = table.whole(cells, "calls") if "calls" in table.columns.places else 1
+    calls = table.whole(cells, "calls") if table.text(cells, "calls") else 1
+    if calls is None or not 0 <= calls <= _MOST_CALLS:
+        found = table.text(cells, "calls")[:40]
+        return f"left out '{name[:40]}': found '{found}' calls, expected a number of calls"
+    start = table.time(cells, "start")
     return Event(
         name,
         kind,
-        1 if calls is None else calls,
+        calls,
         time,
-        table.time(cells, "start") if table.text(cells, "start") else None,
+        start if start is not None and math.isfinite(start) else None,
         table.dims(cells, ("gx", "gy", "gz"), "grid"),
         table.dims(cells, ("bx", "by", "bz"), "block"),
         table.whole(cells, "registers"),
@@ -270,7 +288,7 @@ def _device(text: str) -> Device | None:
     """A device as the profilers write it: "NVIDIA H200 (0)" or "0"."""
     found = re.fullmatch(r"(.*?)\s*\((\d+)\)", text)
     if found:
-        return Device(int(found[2]), found[1] or None)
-    if text.isdigit():
-        return Device(int(text))
+        return Device(whole(found[2]), found[1] or None)
+    if text.isdecimal():
+        return Device(whole(text))
     return Device(None, text) if text else None

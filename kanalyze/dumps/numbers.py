@@ -14,10 +14,33 @@ TIME_UNITS = {
 }  # fmt: skip
 """Microseconds in a unit of time."""
 
+MOST_US = 1e15
+"""Microseconds (31 years) of the longest time that is believed."""
+_MOST_WHOLE = 1 << 63
+
 _PREFIX = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "ki": 1024.0, "mi": 2.0**20, "gi": 2.0**30}
 _BLANKS = " \u00a0\u202f\u2009'’"
 _DIGITS = re.compile(rf"[-+]?\d[\d.,{_BLANKS}]*(?:[eE][-+]?\d+)?")
 _GROUPED = re.compile(rf"[-+]?\d{{1,3}}(?:[.,{_BLANKS}]\d{{3}})+")
+
+
+def is_time(us: float) -> bool:
+    """Whether a time in microseconds can be one: neither negative, absurd nor NaN."""
+    return 0.0 <= us <= MOST_US
+
+
+def wrong_time(name: str, us: float) -> str:
+    """What to say of a row left out because its time is none."""
+    return f"left out '{name[:40]}': found a time of {us:g} us, expected 0 to {MOST_US:g}"
+
+
+def whole(text: str) -> int | None:
+    """The number that a text of digits is, or None, also where it is absurd."""
+    try:
+        number = int(text)
+    except ValueError:  # also: thousands of digits
+        return None
+    return number if abs(number) < _MOST_WHOLE else None
 
 
 def time_us(text: str) -> float | None:
@@ -48,7 +71,7 @@ class NumberForm:
     decimal: str = "."
 
     def number(self, text: str) -> float | None:
-        """A number, or None."""
+        """A number (infinite where it has too many digits), or None."""
         text = text.strip().strip('"').removesuffix("%").strip(_BLANKS)
         if _DIGITS.fullmatch(text) is None:
             return None
@@ -66,9 +89,11 @@ class NumberForm:
         """A whole number, or None: a lone decimal mark in front of three digits groups digits."""
         bare = text.strip().strip('"').strip(_BLANKS)
         if _GROUPED.fullmatch(bare):
-            return int(re.sub(rf"[.,{_BLANKS}]", "", bare))
+            return whole(re.sub(rf"[.,{_BLANKS}]", "", bare))
         number = self.number(bare)
-        return int(number) if number is not None and number == int(number) else None
+        if number is None or not abs(number) < _MOST_WHOLE or number != int(number):
+            return None
+        return int(number)
 
 
 def form_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -252,13 +253,21 @@ class Source:
         yield decoder.decode(b"", True).encode("utf-8", "replace")
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which are no characters."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
 def open_source(path: Path, name: str | None = None) -> Source:
     """Open a file.
 
     Raises:
         InputError: it cannot be opened.
     """
-    shown = str(path) if name is None else name
+    shown = clean(str(path)) if name is None else name
     try:
         if path.is_dir():
             raise InputError("is a folder, expected a profiler dump", file=shown)

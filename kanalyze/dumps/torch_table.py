@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kanalyze.dumps.event import Event, kind_of
 from kanalyze.dumps.lines import Lines, is_rule, sliced, spans_of
-from kanalyze.dumps.numbers import NumberForm, time_us
+from kanalyze.dumps.numbers import NumberForm, is_time, time_us, wrong_time
 
 _DEVICES = ("cuda", "device", "hip", "xpu", "privateuseone", "mtia")
 _MOST_ROWS = 200_000
@@ -39,6 +39,7 @@ class _Row:
     on_cpu: bool
     time_us: float
     calls: int
+    line: int
 
 
 def opens(line: str) -> bool:
@@ -74,11 +75,10 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
             break
         if not line.strip() or len(rows) >= _MOST_ROWS:
             break
-        row = _row(_cells(line, spans), columns)
+        row = _row(_cells(line, spans), columns, lines.number)
         if row is not None:
             rows.append(row)
-    on_cpu = {row.name for row in rows if row.on_cpu}
-    kernels = [r for r in rows if not r.on_cpu and r.time_us > 0 and _is_kernel(r.name, on_cpu)]
+    kernels = _kernels(rows, lines)
     for row in kernels:
         yield Event(row.name, kind_of(row.name), row.calls, row.time_us, file=file)
     if not closed:
@@ -89,6 +89,30 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
             "expected rows of kernels",
             start,
         )
+
+
+def _kernels(rows: list[_Row], lines: Lines) -> list[_Row]:
+    """The rows of kernels that took time; what cannot be a time is noted."""
+    on_cpu = {row.name for row in rows if row.on_cpu}
+    found = []
+    for row in rows:
+        if row.on_cpu or row.time_us == 0 or not _is_kernel(row.name, on_cpu):
+            continue
+        if is_time(row.time_us):
+            found.append(row)
+        else:
+            lines.trouble(wrong_time(row.name, row.time_us), row.line)
+    return found
+
+
+def _own_time(text: str) -> float | None:
+    """A time on the GPU; what is none, but stands for one (negative, NaN), as a float too."""
+    sign = -1.0 if text.startswith("-") else 1.0
+    bare = text.lstrip("-")
+    if re.match(r"(?:nan|inf)", bare, re.IGNORECASE):
+        return float(text[: 4 if sign < 0 else 3])
+    time = time_us(bare)
+    return None if time is None else sign * time
 
 
 def _cells(line: str, spans: list[tuple[int, int]]) -> list[str]:
@@ -120,13 +144,13 @@ def _columns(names: list[str]) -> _Columns | None:
     return None if own is None or calls is None else _Columns(cpu, own, calls)
 
 
-def _row(cells: list[str], columns: _Columns) -> _Row | None:
-    time = time_us(cells[columns.own])
+def _row(cells: list[str], columns: _Columns, line: int) -> _Row | None:
+    time = _own_time(cells[columns.own])
     calls = NumberForm().integer(cells[columns.calls].split(" ")[0])
     if time is None or calls is None or not cells[0]:
         return None
     cpu = [time_us(cells[i]) for i in columns.cpu]
-    return _Row(cells[0], any(t is None or t > 0 for t in cpu), time, calls)
+    return _Row(cells[0], any(t is None or t > 0 for t in cpu), time, calls, line)
 
 
 def read_averages(lines: Lines, line: str, file: str) -> Iterator[Event]:
@@ -135,16 +159,16 @@ def read_averages(lines: Lines, line: str, file: str) -> Iterator[Event]:
     current: str | None = line
     while current is not None and opens_averages(current):
         for found in _AVERAGE.finditer(current):
-            own, mean = time_us(found["own"]), time_us(found["mean"])
+            own, mean = _own_time(found["own"]), time_us(found["mean"])
             cpu = [time_us(found[key]) for key in ("self_cpu", "cpu")]
             if own is None or mean is None:
                 continue
-            calls = max(1, round(own / mean)) if mean else 1
-            rows.append(_Row(found["name"], any(t is None or t > 0 for t in cpu), own, calls))
+            ratio = own / mean if mean else 1.0
+            calls = max(1, round(ratio)) if is_time(ratio) else 1
+            on_cpu = any(t is None or t > 0 for t in cpu)
+            rows.append(_Row(found["name"], on_cpu, own, calls, lines.number))
         current = lines.next()
     if current is not None:
         lines.back(current)
-    on_cpu = {row.name for row in rows if row.on_cpu}
-    for row in rows:
-        if not row.on_cpu and row.time_us > 0 and _is_kernel(row.name, on_cpu):
-            yield Event(row.name, kind_of(row.name), row.calls, row.time_us, file=file)
+    for row in _kernels(rows, lines):
+        yield Event(row.name, kind_of(row.name), row.calls, row.time_us, file=file)
