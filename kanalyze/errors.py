@@ -38,6 +38,12 @@ class SourceSpot:
     column: int
     text: str = ""
 
+    @property
+    def window(self) -> slice:
+        """The part of the text that is shown: around the column, however long the line is."""
+        start = max(0, self.column - 60)
+        return slice(start, start + 120)
+
 
 class InputError(KanalyzeError):
     """An input could not be read, parsed or compiled (exit 3).
@@ -64,10 +70,8 @@ class InputError(KanalyzeError):
         head = f"{spot.file}:{spot.line}:{spot.column}: {self.message}"
         if not spot.text:
             return head
-        shown = spot.text.expandtabs(1)
-        start = max(0, spot.column - 60)
-        shown = shown[start : start + 120]
-        return f"{head}\n  {shown}\n  {' ' * (spot.column - 1 - start)}^"
+        shown = spot.text[spot.window].expandtabs(1)
+        return f"{head}\n  {shown}\n  {' ' * (spot.column - 1 - spot.window.start)}^"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +30,12 @@ def files_of(target: str) -> list[str]:
     Raises:
         InputError: there are none.
     """
-    path = Path(target)
-    if path.is_dir():
-        found = _below(path)
+    if os.path.isdir(target):
+        found = _below(Path(target))
         if not found:
             raise InputError("there is no .ptx file in this folder, and no .cubin", file=target)
         return found
-    if not glob.has_magic(target) or path.exists():
+    if not glob.has_magic(target) or os.path.exists(target):
         return [target]
     matched = sorted(glob.glob(target, recursive=True))
     files = [m for m in matched if os.path.isfile(m)]
@@ -45,6 +45,30 @@ def files_of(target: str) -> list[str]:
     if not wanted:
         raise InputError("nothing matches this pattern", file=target)
     return _folded(wanted)
+
+
+def is_pipe(target: str) -> bool:
+    """Whether a target's file is a pipe, or the empty device: it is read once, as PTX.
+
+    A file that is not there is no pipe; what reads the target says that it is missing.
+
+    Raises:
+        InputError: it is a device or a socket, which may have no end, or cannot be looked at.
+    """
+    file = re.sub(r"(?s)(\.py|\.cu):[^/]*$", r"\1", target)
+    try:
+        mode = os.stat(file).st_mode
+    except (FileNotFoundError, ValueError):
+        return False
+    except OSError as error:
+        if "/" not in target and "." not in target:  # the name of a kernel
+            return False
+        raise InputError(error.strerror or str(error), file=file) from None
+    if stat.S_ISFIFO(mode) or os.path.realpath(file) == os.devnull:
+        return True
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError("this is neither a file nor a pipe", file=file)
+    return False
 
 
 def _below(folder: Path) -> list[str]:
@@ -95,7 +119,7 @@ class Beside:
 def beside(path: Path) -> Beside:
     """Look at what lies beside a PTX file; what cannot be read counts as absent."""
     cubin = path.with_suffix(".cubin")
-    found = cubin if cubin.is_file() else None
+    found = cubin if os.path.isfile(cubin) else None
     metadata = _metadata(path.with_suffix(".json"))
     if metadata is None:
         return Beside(found)
@@ -109,7 +133,7 @@ def beside(path: Path) -> Beside:
 def _metadata(path: Path) -> dict[str, Any] | None:
     """What Triton writes beside a kernel: ``{"hash": …, "target": {…}, "num_warps": 4, …}``."""
     try:
-        if path.stat().st_size > 1_000_000:
+        if not path.is_file() or path.stat().st_size > 1_000_000:
             return None
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -141,6 +165,8 @@ def _of_ttir(path: Path, kernel: str) -> tuple[Named, ...]:
     """The parameters of a kernel by its TTIR; empty where they are not those of the PTX."""
     for suffix in (".ttir", ".source", ".ttgir"):
         try:
+            if not path.with_suffix(suffix).is_file():
+                continue
             text = path.with_suffix(suffix).read_text("utf-8", "replace")
         except OSError:
             continue

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from kanalyze.cli import app, output
 from kanalyze.cli.app import COMMANDS, cli
+from kanalyze.errors import InputError, SourceSpot
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -375,3 +376,72 @@ def test_a_missing_tool_exits_with_4(copy: Path, monkeypatch: pytest.MonkeyPatch
     assert result.exit_code == 4
     assert "pip install triton" in result.stderr
     assert "copy" in result.stdout
+
+
+# ------------------------------------------------------------------ targets that cannot be meant
+
+
+@pytest.mark.parametrize("other", ["-", "/dev/stdin", "/dev/fd/0"])
+def test_standard_input_is_read_once(other: str) -> None:
+    result = kanalyze("ptx", "-", other, "-q", stdin=PTX)
+    assert result.exit_code == 2
+    assert "only once" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["ptx", "cfg", "ttir", "compile"])
+def test_an_empty_target(command: str) -> None:
+    result = kanalyze(command, "")
+    assert result.exit_code == 2
+    assert "TARGET is empty" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["ptx", "cfg", "ttir", "compile"])
+def test_names_that_are_too_long(command: str) -> None:
+    bare = kanalyze(command, "a" * 5000)
+    assert bare.exit_code == 2
+    assert "unknown kernel" in bare.stderr
+    for target in ("a" * 5000 + ".py:k", "a/" * 3000 + "x.py:k"):
+        result = kanalyze(command, target)
+        assert result.exit_code == 3
+        assert "File name too long" in result.stderr
+    for target in ("a" * 5000 + ".ptx", "a" * 5000 + ".cu:k", "/" + "a" * 5000, "*" * 5000 + "/x"):
+        if command in ("ptx", "cfg"):
+            assert kanalyze(command, target).exit_code == 3
+
+
+def test_long_names_elsewhere(copy: Path) -> None:
+    for arguments in (["--launch", "a" * 5000], ["-o", "a" * 5000], ["-o", "a" * 5000 + "/x"]):
+        result = kanalyze("ptx", str(copy), *arguments)
+        assert result.exit_code == 3
+        assert "internal" not in result.stderr
+
+
+def test_outputs_that_cannot_be_meant(copy: Path) -> None:
+    for arguments in (["compile", "gelu"], ["list"], ["ptx", str(copy)]):
+        result = kanalyze(*arguments, "-o", "")
+        assert result.exit_code == 2
+        assert "the name is empty" in result.stderr
+    result = kanalyze("compile", "gelu", "-o", str(copy))
+    assert result.exit_code == 3
+    assert "this is not a folder" in result.stderr
+
+
+def test_many_messages_about_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "semicolons.ptx"
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n"
+    path.write_text(f"{head}.visible .entry k(){{{';' * 20000}ret;}}\n")
+    for command in (["ptx", "--format", "json"], ["cfg", "--format", "json"]):
+        result = kanalyze(*command, str(path))
+        assert result.exit_code == 3
+        assert result.stderr.count("error:") == app.MOST_MESSAGES + 1
+        assert result.stderr.endswith("semicolons.ptx: and 19,980 more\n")
+        assert max(map(len, result.stderr.splitlines())) < 300
+        assert len(json.loads(result.stdout)["skipped"]) == 20000
+
+
+def test_a_caret_far_into_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "\x01" * 500 + "\t!" + "\x01" * 500
+    app.report_error(InputError("here", SourceSpot("f", 1, 502, text)))
+    _, shown, caret = capsys.readouterr().err.splitlines()
+    assert shown[caret.index("^")] == "!"
+    assert len(shown) == 122

@@ -128,3 +128,94 @@ def test_the_module_and_the_script_are_the_same(process: Process) -> None:
     code = "import sys; sys.argv = ['kanalyze', '--version']; from kanalyze.cli import main; main()"
     script = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == script.stdout != ""
+
+
+# ------------------------------------------------------------------ streams that are closed or full
+
+GOOD = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry good()
+{
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def shell(shared_cache: Path, tmp_path: Path) -> Callable[[str], tuple[int, str, str]]:
+    """Run a line of bash, in which K is kanalyze; good.ptx lies in the folder."""
+    (tmp_path / "good.ptx").write_text(GOOD)
+
+    def run(line: str, unbuffered: str = "") -> tuple[int, str, str]:
+        done = subprocess.run(
+            ["bash", "-c", f'K() {{ "{sys.executable}" -m kanalyze "$@"; }}\n{line}'],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+            env={**os.environ, "KANALYZE_CACHE_DIR": str(shared_cache), "PYTHONPATH": str(ROOT),
+                 "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+Shell = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize("command", ["list", "ptx good.ptx -q", "--help", "--version", "cfg -h"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_output_closed_or_full(shell: Shell, command: str, unbuffered: str) -> None:
+    for where, why in ((">&-", "it is closed"), (">/dev/full", "No space left on device")):
+        said = f"error: standard output: cannot be written: {why}\n"
+        assert shell(f"K {command} {where}", unbuffered) == (3, "", said)
+
+
+def test_standard_output_closed_but_not_used(shell: Shell, tmp_path: Path) -> None:
+    assert shell("K list -o list.txt >&-") == (0, "", "")
+    assert "gelu" in (tmp_path / "list.txt").read_text()
+
+
+def test_standard_error_closed(shell: Shell) -> None:
+    assert shell("K ptx /nonexist.ptx 2>&-") == (3, "", "")
+    assert shell("K ptx --nonsense 2>&-") == (2, "", "")
+    assert shell("K ptx /nonexist.ptx >&- 2>&- <&-") == (3, "", "")
+
+
+@pytest.mark.parametrize("command", ["ptx", "cfg"])
+def test_standard_input_closed(shell: Shell, command: str) -> None:
+    code, out, err = shell(f"K {command} - <&-")
+    assert (code, out) == (3, "")
+    assert "cannot be read: it is closed" in err
+
+
+# ------------------------------------------------------------------ pipes, devices, paths
+
+
+def test_pipes_are_read(shell: Shell) -> None:
+    for line in ("K ptx <(cat good.ptx) -q", "mkfifo p.ptx; cat good.ptx > p.ptx & K ptx p.ptx -q",
+                 "K cfg <(cat good.ptx)", "cat good.ptx | K ptx /dev/stdin -q"):  # fmt: skip
+        code, out, err = shell(line)
+        assert (code, err) == (0, "")
+        assert "good" in out
+
+
+def test_devices(shell: Shell) -> None:
+    for command in ("ptx", "cfg"):
+        code, _, err = shell(f"K {command} /dev/null")
+        assert code == 3
+        assert "found an empty file" in err
+    for line in ("K ptx /dev/zero", "ln -s /dev/zero z.ptx; K ptx z.ptx",
+                 "ln -s /dev/zero z.cubin; K ptx z.cubin", "ln -s /dev/zero z.cu; K cfg z.cu",
+                 "ln -s /dev/zero z.py; K ttir z.py:k", "K ptx --launch /dev/zero",
+                 "K ptx - </dev/zero"):  # fmt: skip
+        code, _, err = shell(line)
+        assert code == 3, line
+        assert "this is neither a file nor a pipe" in err
+
+
+def test_the_current_folder_is_gone(shell: Shell) -> None:
+    for command in ("ptx", "cfg", "ttir"):
+        code, out, err = shell(f"mkdir d; cd d; rmdir ../d; K {command} x.py:k")
+        assert (code, out) == (3, "")
+        assert "internal" not in err

@@ -202,3 +202,28 @@ def test_the_bar_comes_after_a_second_of_work_and_goes_away() -> None:
 def test_no_bar_where_there_is_no_terminal(tree: Path) -> None:
     result = kanalyze("ptx", tree / "a", "-q")
     assert result.stderr == ""
+
+
+def test_pipes_and_devices(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.ptx")
+    (tmp_path / "zero.ptx").symlink_to("/dev/zero")
+    (tmp_path / "file.ptx").write_text(PTX)
+    assert inputs.is_pipe(str(tmp_path / "pipe.ptx"))
+    assert inputs.is_pipe("/dev/null")
+    for target in (tmp_path / "file.ptx", tmp_path / "missing.ptx", tmp_path, "gelu", "a" * 5000):
+        assert not inputs.is_pipe(str(target))
+    for target in (tmp_path / "zero.ptx", "/dev/zero", "a" * 5000 + ".ptx", "a" * 5000 + ".py:k"):
+        with pytest.raises(InputError):
+            inputs.is_pipe(str(target))
+
+
+def test_what_lies_beside_is_a_pipe_or_has_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "copy.ptx"
+    for suffix in (".json", ".cubin"):
+        os.mkfifo(path.with_suffix(suffix))
+    assert inputs.beside(path) == inputs.Beside()
+    assert inputs.beside(tmp_path / ("a" * 251 + ".ptx")) == inputs.Beside()  # .cubin is too long
+    metadata = tmp_path / "other.json"
+    metadata.write_text(json.dumps(METADATA))
+    os.mkfifo(metadata.with_suffix(".ttir"))
+    assert inputs.beside(metadata.with_suffix(".ptx")).parameters == ()

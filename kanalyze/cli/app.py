@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -29,6 +31,8 @@ COMMANDS = {
 }
 """Each command (module ``kanalyze.cli.cmd_NAME``) with the line that the overview shows."""
 
+MOST_MESSAGES = 20
+"""Messages of one kind that are shown for one file."""
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
@@ -74,6 +78,7 @@ class Overview(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run a command and exit: the one place where errors become exit codes."""
+        output.open_streams()
         warnings.showwarning = _show_warning
         arguments = {
             "args": args,
@@ -104,17 +109,45 @@ def _guarded(run: Callable[[], Any]) -> int:
         return 0
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 1
+    except OSError as error:  # what no command expected: a full disk, a name that is too long
+        if _printing(error):
+            report_error(output.unwritten(error))
+        elif _debug() or error.errno is None:
+            return _internal(error)
+        else:
+            report_error(InputError(output.reason(error), file=_named(error)))
+        return InputError.exit_code
     except Exception as error:
-        if os.environ.get("KANALYZE_DEBUG", "") not in ("", "0"):
-            raise
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        output.say(
-            f"internal error: {text}; please report it with the command and its input "
-            "(KANALYZE_DEBUG=1 shows where it happened)",
-            "error",
-        )
-        return EXIT_INTERNAL
+        return _internal(error)
     return code if isinstance(code, int) else 0
+
+
+def _printing(error: OSError) -> bool:
+    """Whether an error is one of standard output: of click's printing, or of the last flush."""
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return click.echo.__code__ in codes or codes == [_guarded.__code__]
+
+
+def _named(error: OSError) -> str | None:
+    """The file that an error is about."""
+    return None if error.filename is None else os.fsdecode(str(error.filename))
+
+
+def _debug() -> bool:
+    return os.environ.get("KANALYZE_DEBUG", "") not in ("", "0")
+
+
+def _internal(error: Exception) -> int:
+    """Say an error that is a fault of kanalyze's."""
+    if _debug():
+        raise error
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    output.say(
+        f"internal error: {text}; please report it with the command and its input "
+        "(KANALYZE_DEBUG=1 shows where it happened)",
+        "error",
+    )
+    return EXIT_INTERNAL
 
 
 def _usage(error: click.ClickException) -> None:
@@ -129,12 +162,25 @@ def report_error(error: KanalyzeError, kind: str = "error") -> None:
     if isinstance(error, InputError):
         spot = error.spot
         if spot is not None:
-            spot = SourceSpot(
-                output.escaped(spot.file), spot.line, spot.column, output.pictured(spot.text)
-            )
+            before = " " * min(spot.window.start, len(spot.text))
+            text = before + output.pictured(spot.text[spot.window])
+            spot = SourceSpot(output.escaped(spot.file), spot.line, spot.column, text)
         file = output.escaped(error.file) if error.file else None
         error = InputError(error.message, spot, file)
     output.say(str(error), kind)
+
+
+def report_errors(errors: Iterable[InputError], kind: str = "error") -> None:
+    """Say errors: the first ones of each file, and how many more there are."""
+    counts: Counter[str] = Counter()
+    for error in errors:
+        file = error.file or ""
+        counts[file] += 1
+        if counts[file] <= MOST_MESSAGES:
+            report_error(error, kind)
+    for file, count in counts.items():
+        if count > MOST_MESSAGES:
+            output.say(f"{output.escaped(file)}: and {count - MOST_MESSAGES:,} more", kind)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

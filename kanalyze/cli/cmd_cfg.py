@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from kanalyze.cli import output
 
 if TYPE_CHECKING:
     from kanalyze.describe import Argument, Description, Sources
+    from kanalyze.errors import InputError
     from kanalyze.models.branches import Branch
     from kanalyze.pipeline import Subject
     from kanalyze.ptx import ir
@@ -127,7 +129,7 @@ def _read(
     target: str, options: shared.TargetOptions, kernels: tuple[str, ...], lenient: bool
 ) -> tuple[list[_Graph], list[dict[str, object]], int]:
     """Read a target: its graphs, what could not be read, and the exit code."""
-    from kanalyze.cli.app import report_error
+    from kanalyze.cli.app import report_errors
     from kanalyze.describe import Sources
     from kanalyze.errors import UsageError, nearest
     from kanalyze.pipeline import errors_of
@@ -137,9 +139,10 @@ def _read(
     known: dict[str, None] = {}
     exit_code = 0
     sources = Sources()
+    errors: list[InputError] = []
     for subject in _subjects(target, options):
         for error in errors_of(subject.module):
-            report_error(error, "warning" if lenient else "error")
+            errors.append(error)
             exit_code = exit_code if lenient else max(exit_code, error.exit_code)
             line = error.spot.line if error.spot else 0
             skipped.append({"file": subject.file, "line": line, "reason": error.message})
@@ -149,6 +152,7 @@ def _read(
             known[function.name] = None
             if function.name in kernels if kernels else function.kind == "entry":
                 graphs.append(_graph(subject, function, sources))
+    report_errors(errors, "warning" if lenient else "error")
     for name in kernels:
         if name not in known:
             raise UsageError(
@@ -160,17 +164,21 @@ def _read(
 
 
 def _subjects(target: str, options: shared.TargetOptions) -> Iterator[Subject]:
+    from kanalyze.errors import UsageError
+    from kanalyze.inputs import is_pipe
     from kanalyze.pipeline import Subject, read_ptx, subjects_of
     from kanalyze.ptx.parse import parse_ptx_modules
 
+    if not target:
+        raise UsageError("the TARGET is empty")
     launch = options.launch()
     if target == "-":
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
-        for module in parse_ptx_modules(text, "<stdin>"):
+        for module in parse_ptx_modules(output.standard_input(), "<stdin>"):
             yield Subject(module, "<stdin>", launch=launch)
         return
     path = Path(target)
-    if path.is_file() and path.suffix not in (".py", ".ptx", ".cubin", ".fatbin", ".cu"):
+    read_elsewhere = path.suffix in (".py", ".ptx", ".cubin", ".fatbin", ".cu")
+    if is_pipe(target) or (os.path.isfile(target) and not read_elsewhere):
         for module in read_ptx(path):
             yield Subject(module, target, launch=launch)
         return

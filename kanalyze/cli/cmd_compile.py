@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
+from kanalyze.errors import InputError
 
 if TYPE_CHECKING:
     from kanalyze.compile import Compiled
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     "--output",
     "folder",
     metavar="DIR",
+    callback=shared.not_empty,
     help="The folder, made if missing.  [default: ./KERNEL-ARCH]",
 )
 @shared.target_options
@@ -40,6 +43,8 @@ def command(
       kanalyze compile gelu --arch sm_100 -o out
       kanalyze compile my.py:add --signature "*fp32:16, *fp32:16, i32" --set BLOCK=512
     """
+    if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
+        raise InputError("this is not a folder", file=folder)
     result = shared.compiled(shared.compilable(target, options, "compile"), options)
     where = Path(folder) if folder is not None else Path(f"{result.name}-{result.arch}")
     paths = result.write(where)

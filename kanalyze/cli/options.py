@@ -63,8 +63,10 @@ class TargetOptions:
         """The launch record that ``--launch`` names."""
         if self.record is None:
             return None
+        from kanalyze.inputs import is_pipe
         from kanalyze.launch import Launch
 
+        is_pipe(self.record)  # refuses devices that have no end
         return Launch.from_record(self.record)
 
 
@@ -130,6 +132,7 @@ _TARGET = _all(
         "--launch",
         "record",
         metavar="RECORD",
+        callback=lambda *given: not_empty(*given),
         help="A launch record (JSON): arguments and grid. TARGET may then be left out: the .ptx "
         "beside the record is taken.",
     ),
@@ -175,11 +178,20 @@ output_options = _all(
 )
 """``--format`` and ``--color``."""
 
+
+def not_empty(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """Refuse an empty name, which would be the current folder."""
+    if given == "":
+        raise click.BadParameter("the name is empty", context, parameter)
+    return given
+
+
 file_option = click.option(
     "-o",
     "--output",
     "file",
     metavar="FILE",
+    callback=not_empty,
     help="Write to FILE instead of standard output.",
 )
 """``-o FILE``."""
@@ -215,6 +227,8 @@ def complete_target(
 
 def compilable(target: str, options: TargetOptions, command: str) -> str:
     """Check that a target is one that Triton compiles."""
+    if not target:
+        raise UsageError("the TARGET is empty")
     if options.record is not None:
         raise UsageError(f"'{command}' compiles, it does not read launch records (--launch)")
     if target == "-" or target.endswith((".ptx", ".cubin", ".cu")) or ".cu:" in target:
@@ -228,7 +242,9 @@ def compilable(target: str, options: TargetOptions, command: str) -> str:
 def compiled(target: str, options: TargetOptions) -> Compiled:
     """Compile a target with the options given."""
     from kanalyze.compile import compile_kernel
+    from kanalyze.inputs import is_pipe
 
+    is_pipe(target)  # refuses devices that have no end, and names that are too long
     settings = options.compile_settings()
     return compile_kernel(
         target,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -57,6 +59,58 @@ def width_for(asked: int | None, to_file: bool) -> int:
     return PIPED_WIDTH
 
 
+def open_streams() -> None:
+    """Put something in the place of standard streams that were closed when the process started.
+
+    What is written to standard output, and read from standard input, then fails as it does
+    elsewhere on a closed file; messages go nowhere.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(_null(0, os.O_WRONLY), "r", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_null(1, os.O_RDONLY), "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_null(2, os.O_WRONLY), "w", closefd=False)
+
+
+def _null(number: int, flags: int) -> int:
+    """Open the empty device under a file descriptor."""
+    opened = os.open(os.devnull, flags)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    os.set_inheritable(number, True)
+    return number
+
+
+def standard_input() -> str:
+    """Everything on standard input.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with contextlib.suppress(OSError):  # it is no file of the system
+        found = os.fstat(sys.stdin.fileno())
+        empty = found.st_rdev == os.stat(os.devnull).st_rdev
+        if stat.S_ISCHR(found.st_mode) and not empty and not sys.stdin.isatty():
+            raise InputError("this is neither a file nor a pipe", file="standard input")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(f"cannot be read: {reason(error)}", file="standard input") from None
+
+
+def reason(error: OSError) -> str:
+    """Why the system refused something."""
+    return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
+
+
+def unwritten(error: OSError) -> InputError:
+    """The error that standard output cannot be written; lets go of it."""
+    close_stdout()
+    return InputError(f"cannot be written: {reason(error)}", file="standard output")
+
+
 def say(message: str, kind: str = "") -> None:
     """Write a message to standard error; ``kind`` ("error", "warning") stands in front of it."""
     text = escaped(message, "\n\t")
@@ -90,8 +144,7 @@ def deliver(text: str, file: str | None, pager: bool = False) -> None:
     except BrokenPipeError:
         close_stdout()
     except OSError as error:
-        close_stdout()
-        raise InputError(f"cannot be written: {error.strerror}", file="standard output") from None
+        raise unwritten(error) from None
 
 
 def write_file(path: Path, text: str) -> None:
@@ -100,8 +153,8 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         InputError: the folder is missing, or the file cannot be written.
     """
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if not path.parent.is_dir():
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else path
+    if not os.path.isdir(path.parent):
         raise InputError(f"there is no folder {path.parent}", file=str(path))
     data = text.encode("utf-8", "backslashreplace")
     try:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
 from kanalyze import cubin, cuda, inputs
 from kanalyze.cli import output
-from kanalyze.cli.app import report_error
+from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.launch import Launch
@@ -21,6 +23,7 @@ from kanalyze.pipeline import Subject, errors_of, of_machine_code, read_ptx, rep
 from kanalyze.report import document as doc
 
 STANDARD_INPUT = "<stdin>"
+_STANDARD_INPUTS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _NOW = (
     "accepted: a bundled kernel's name, path/to/file.py:kernel, a .ptx, .cubin or .cu file, "
     "file.cu:kernel, a folder, or -"
@@ -75,6 +78,10 @@ def read(
         if launch.ptx is None:
             raise InputError("there is no .ptx of the same stem beside it", file=options.record)
         targets = [str(launch.ptx)]
+    if "" in targets:
+        raise UsageError(f"a TARGET is empty; {_NOW}")
+    if sum(target in _STANDARD_INPUTS for target in targets) > 1:
+        raise UsageError("standard input (-) can be read only once")
     trouble = _Trouble()
     files = [file for target in targets for file in _files(target, trouble)]
     progress = trouble.progress = Progress(2 * len(files))
@@ -89,11 +96,13 @@ def read(
     if ignored and subjects and all(subject.compiled is None for subject in subjects):
         output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
     progress.clear()
+    for _, same in groupby(subjects, lambda subject: subject.file):
+        errors = [error for subject in same for error in errors_of(subject.module)]
+        report_errors(errors, "warning" if lenient else "error")
+        if not lenient:
+            codes = [error.exit_code for error in errors]
+            trouble.exit_code = max([trouble.exit_code, *codes])
     for subject in subjects:
-        for error in errors_of(subject.module):
-            report_error(error, "warning" if lenient else "error")
-            if not lenient:
-                trouble.exit_code = max(trouble.exit_code, error.exit_code)
         if not subject.bare and not any(f.body is not None for f in subject.module.entries):
             output.say(f"{output.escaped(subject.file)}: there is no kernel in it", "warning")
     progress.total = len(files) + len(subjects)
@@ -125,6 +134,8 @@ def _subjects(
         raise
     except KanalyzeError as error:
         trouble.add(error, file)
+    except OSError as error:  # of a path: too long a name, a current folder that was deleted
+        trouble.add(InputError(output.reason(error), file=file), file)
 
 
 def _launch_facts(launch: Launch | None, record: str | None) -> list[str]:
@@ -145,15 +156,19 @@ def _of_file(target: str, options: TargetOptions, launch: Launch | None) -> Iter
     if target == "-":
         from kanalyze.ptx.parse import parse_ptx_modules
 
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
-        for module in parse_ptx_modules(text, STANDARD_INPUT):
+        for module in parse_ptx_modules(output.standard_input(), STANDARD_INPUT):
             yield Subject(module, STANDARD_INPUT, launch=launch)
         return
     path = Path(target)
+    bundled = _is_bundled(target)
+    if not bundled and inputs.is_pipe(target):
+        for module in read_ptx(path):
+            yield Subject(module, target, launch=launch)
+        return
     python = target.endswith(".py") or ".py:" in target
     known = python or target.endswith((".ptx", *cubin.SUFFIXES)) or cuda.split(target) is not None
-    if not known and not _is_bundled(target):
-        if path.is_file():
+    if not known and not bundled:
+        if os.path.isfile(path):
             with path.open("rb") as stream:
                 machine = cubin.is_machine_code(stream.read(4))
             if machine:
@@ -174,7 +189,7 @@ def _of_file(target: str, options: TargetOptions, launch: Launch | None) -> Iter
 def _is_bundled(target: str) -> bool:
     from kanalyze import _bundled
 
-    return target.isidentifier() and (_bundled.folder("kernels") / f"{target}.py").is_file()
+    return target.isidentifier() and os.path.isfile(_bundled.folder("kernels") / f"{target}.py")
 
 
 def _chosen(subjects: Sequence[Subject], kernels: Sequence[str]) -> list[Subject]:
