@@ -16,7 +16,7 @@ from kanalyze.address import accesses as addresses
 from kanalyze.address.bits import Bits
 from kanalyze.address.loops import WAITS_ON_MBARRIER, TripCount
 from kanalyze.address.reach import reach
-from kanalyze.address.readable import Reader
+from kanalyze.address.readable import TOO_LONG, Reader
 from kanalyze.address.value import Value, leaves, unknown_reasons
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
@@ -182,7 +182,7 @@ class _Describer:
 
     def _block_extents(self) -> tuple[int, int, int] | None:
         given = self.function.directives.get("reqntid")
-        if not given:
+        if not given or not all(given):  # 0 threads: the assembler says what is wrong
             return None
         x, y, z = (*given, 1, 1)[:3]
         return x, y, z
@@ -356,6 +356,8 @@ class _Describer:
         if "tensor" in instruction.parts:  # the operand is the descriptor, not the data
             reasons = ["a tensor map says where the data is (TMA)"]
         text = None if reasons else self.reader.address(access.address, self.pointers)
+        if text is not None and TOO_LONG in text:
+            text, reasons = None, ["the expression is too long to show"]
         if reasons:
             self._say_unknown(f"accesses[{index}].address", reasons[0])
         when = self._when(access)
@@ -413,7 +415,8 @@ class _Describer:
     def _shared(self, access: addresses.AccessValue) -> str | None:
         if access.shared is None or unknown_reasons(access.shared):
             return None
-        return self.reader.address(access.shared, self.pointers)
+        text = self.reader.address(access.shared, self.pointers)
+        return text if TOO_LONG not in text else None
 
     def _pattern(self, access: addresses.AccessValue) -> lanes.WarpPattern | None:
         row = access.row

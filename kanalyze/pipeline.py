@@ -149,7 +149,10 @@ def read_ptx(path: Path) -> tuple[ir.Module, ...]:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    return parse_ptx_modules(text, str(path))
+    try:
+        return parse_ptx_modules(text, str(path))
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and the like
+        raise InputError(f"the PTX cannot be read: {error}", file=str(path)) from error
 
 
 def _of_ptx(path: Path, launch: Launch | None) -> Iterator[Subject]:
@@ -268,22 +271,35 @@ def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = T
         for function in module.entries:
             if function.body is None:
                 continue
-            description = describe(
-                module,
-                function,
-                subject.file,
-                arguments_of(subject, function, subject.launch),
-                resources(function.name),
-                subject.notes + warnings,
-                sources,
-                listing,
-                launch_for(subject, function),
-            )
-            kernel, reasons = resources.with_sass(description.kernel, function, sass)
+            try:
+                description = describe(
+                    module,
+                    function,
+                    subject.file,
+                    arguments_of(subject, function, subject.launch),
+                    resources(function.name),
+                    subject.notes + warnings,
+                    sources,
+                    listing,
+                    launch_for(subject, function),
+                )
+                kernel, reasons = resources.with_sass(description.kernel, function, sass)
+            except Exception as error:  # a fault of ours must not cost the other kernels
+                skipped.append(_fault(subject.file, function, error))
+                continue
             add(kernel, [*description.unknown, *reasons])
         for name in subject.bare:
             add(*resources.bare(name))
     return doc.Report(tuple(kernels), tuple(functions), tuple(skipped), tuple(unknown))
+
+
+FAULT = "internal error"
+
+
+def _fault(file: str, function: ir.Function, error: Exception) -> doc.Skipped:
+    what = f"{type(error).__name__}: {error}"[:200]
+    message = f"{FAULT} in kernel {function.name} (please report it): {what}"
+    return doc.Skipped(file, function.pos.line, message)
 
 
 def errors_of(module: ir.Module) -> list[InputError]:

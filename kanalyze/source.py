@@ -9,6 +9,11 @@ from pathlib import Path
 
 from kanalyze import _bundled
 
+_SUFFIXES = {
+    ".py", ".pyi", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl",
+    ".cl", ".f", ".f90", ".cuf", ".jl", ".rs", ".mojo", ".ll", ".mlir", ".ttir", ".ptx", ".zig",
+}  # fmt: skip
+_MOST_BYTES = 16 << 20
 _MASKED = {"load": 1, "store": 2}  # function → position of `mask` among the arguments
 
 
@@ -22,11 +27,17 @@ class SourceFile:
 
     @staticmethod
     def read(path: Path) -> SourceFile:
-        """Read ``path``; an unreadable file has no lines."""
+        """Read ``path``; what is no file of source code, or cannot be read, has no lines.
+
+        The path comes from the PTX, which may come from anywhere.
+        """
+        lines: list[str] = []
         try:
-            lines = path.read_text("utf-8", errors="replace").splitlines()
-        except OSError:
-            lines = []
+            known = path.suffix.lower() in _SUFFIXES and path.is_file()
+            if known and path.stat().st_size <= _MOST_BYTES:
+                lines = path.read_text("utf-8", errors="replace").splitlines()
+        except (OSError, ValueError):
+            pass
         return SourceFile(path, _shown(path), lines)
 
     def line(self, number: int) -> str | None:

@@ -161,15 +161,17 @@ class PtxIsa:
         access = table.memory_access(instruction)
         if access is not None and access.space == "param" and access.kind == "load":
             return self._load_parameter(instruction, access, len(written))
-        if instruction.base == "mov" and isinstance(instruction.operands[0], ir.Vector):
-            return self._pieces(instruction, instruction.operands[0], read)
         transfer = TRANSFER.get(instruction.base)
         reason = _reason(instruction, access)
         if transfer is not None:
             try:
+                if instruction.base == "mov" and isinstance(instruction.operands[0], ir.Vector):
+                    return self._pieces(instruction, instruction.operands[0], read)
                 value = transfer(Context(self.pool, instruction, read))
             except NotModelled as error:
                 reason = str(error)
+            except (IndexError, ValueError):  # operands or modifiers are missing
+                reason = f"{instruction.opcode} with these operands is not in the PTX manual"
             else:
                 if len(written) == 1:
                     return [value]

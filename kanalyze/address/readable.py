@@ -2,9 +2,9 @@
 
 The text reads as Python over integers without a width: it equals the value as long as index
 arithmetic does not wrap at 32 or 64 bits (what kernels rely on); where an operation drops bits on
-purpose the text says ``u32(…)``. Three things differ from Python: ``//`` and ``%`` round toward 0,
-as the machine's do; ``ceil(a/b)`` stands for ``(a + b - 1) // b``, as compilers compute it; and
-``mulhi_u32`` is the upper half of a product.
+purpose, or surely wraps, the text says ``u32(…)``, or ``s32(…)`` where it is signed. Three things
+differ from Python: ``//`` and ``%`` round toward 0, as the machine's do; ``ceil(a/b)`` stands for
+``(a + b - 1) // b``, as compilers compute it; and ``mulhi_u32`` is the upper half of a product.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from kanalyze.address.value import Value, in_order
 Monomial = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z_$%][\w.$%]*$")
 _MOST_PRODUCTS = 48
+_LONGEST = 4000  # characters of an expression; it grows where values are used again and again
+TOO_LONG = "<too long to show>"
+_LINEAR = ("add", "sub", "mul", "shl")
+_WRAPS = 1 << 28  # a 32-bit index times this wraps from 8 on
 _COMPARE = {"lts": "<", "ltu": "<", "les": "<=", "leu": "<=", "eq": "==", "ne": "!="}
 _FLIPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!="}
 _FUNCTIONS = {
@@ -97,6 +101,7 @@ class Reader:
     loops: Mapping[int, str] = field(default_factory=dict)
     named: Mapping[Value, str] = field(default_factory=dict)
     _polynomials: dict[Value, Polynomial] = field(default_factory=dict)
+    _conditions: dict[tuple[Value, bool], str] = field(default_factory=dict)
     _any_launch: Bits = field(default_factory=Bits)
 
     # ------------------------------------------------------------ what callers use
@@ -152,7 +157,9 @@ class Reader:
         """``value`` as a polynomial of atoms."""
         for node in in_order([value], stop=self._polynomials):
             name = self.named.get(node)
-            self._polynomials[node] = self._of_node(node) if name is None else _atom(name)
+            found = self._of_node(node) if name is None else _atom(name)
+            length = sum(len(atom) for monomial in found.terms for atom in monomial)
+            self._polynomials[node] = found if length <= _LONGEST else _atom(TOO_LONG)
         return self._polynomials[value]
 
     def definition(self, value: Value) -> str:
@@ -167,6 +174,8 @@ class Reader:
 
     def _of_node(self, node: Value) -> Polynomial:
         args = [self._polynomials[a] for a in node.args]
+        if node.op not in _LINEAR:
+            args = [_held(p, a.bits) for p, a in zip(args, node.args, strict=True)]
         number = node.args[-1].unsigned if node.args else None
         match node.op:
             case "const":
@@ -193,7 +202,9 @@ class Reader:
             case "shl" if number is not None:
                 return self._narrow(node, _scaled(args[0], 1 << number))
             case "zext" | "sext":
-                return args[0] if node.args[0].bits > 1 else self._select(node.args[0], "1", "0")
+                if node.args[0].bits == 1:
+                    return self._select(node.args[0], "1", "0")
+                return _as_signed(args[0]) if node.op == "sext" else args[0]
             case "trunc":
                 dropped = self.bits.possible_ones(node.args[0]) >> node.bits
                 if not dropped or node.args[0].op in ("add", "sub", "mul", "shl", "param"):
@@ -225,7 +236,13 @@ class Reader:
                 return _atom(f"({self.condition(node)})")
 
     def _narrow(self, node: Value, value: Polynomial) -> Polynomial:
-        """Arithmetic of 8 and 16 bits wraps in practice: said unless it cannot."""
+        """Arithmetic of 8 and 16 bits wraps in practice: said unless it cannot.
+
+        Factors of 32-bit sums are taken modulo 2^32; see also `_held`.
+        """
+        if node.bits == 32:
+            within = {m: (c + (1 << 31)) % (1 << 32) - (1 << 31) for m, c in value.terms.items()}
+            return Polynomial({m: c for m, c in within.items() if c})
         if node.bits > 16 or node.op == "sub":
             return value if node.bits > 16 else _atom(f"u{node.bits}({_print(value)})")
         most = [self.bits.possible_ones(a) for a in node.args]
@@ -337,6 +354,14 @@ class Reader:
     # ------------------------------------------------------------ conditions
 
     def _condition(self, value: Value, negated: bool) -> str:
+        known = self._conditions.get((value, negated))
+        if known is None:
+            known = self._condition_of(value, negated)
+            known = known if len(known) <= _LONGEST else TOO_LONG
+            self._conditions[value, negated] = known
+        return known
+
+    def _condition_of(self, value: Value, negated: bool) -> str:
         if value.op == "xor" and value.bits == 1 and value.args[1].unsigned == 1:
             return self._condition(value.args[0], not negated)
         if value.op in ("and", "or") and value.bits == 1:
@@ -369,7 +394,7 @@ class Reader:
 
     def _comparison(self, value: Value, negated: bool) -> str:
         sign = _COMPARE[value.op]
-        left, right = (self.polynomial(a) for a in value.args)
+        left, right = (_held(self.polynomial(a), a.bits) for a in value.args)
         if negated:
             if sign in ("==", "!="):
                 sign = {"==": "!=", "!=": "=="}[sign]
@@ -427,6 +452,23 @@ def _signed_division(
 
 
 # ---------------------------------------------------------------- printing
+
+
+def _held(value: Polynomial, bits: int) -> Polynomial:
+    """What a 32-bit register holds of a sum that surely wraps."""
+    if bits != 32 or not any(m and abs(c) >= _WRAPS for m, c in value.terms.items()):
+        return value
+    return _atom(f"u32({_print(value)})")
+
+
+def _as_signed(value: Polynomial) -> Polynomial:
+    """A value that is widened by its sign."""
+    (monomial, *others) = value.terms or {(): 0}
+    text = monomial[0] if monomial else ""
+    inner = text[text.find("(") + 1 : -1]
+    if others or not re.match(r"u(8|16|32)\(", text) or not _balanced(inner):
+        return value
+    return _atom(f"s{text[1:]}")
 
 
 def _mask_text(mask: int, bits: int) -> str:

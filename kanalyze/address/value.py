@@ -141,6 +141,11 @@ class Pool:
                 return left
             if op in ("and", "mul"):
                 return right
+        if number is not None and number >= bits:
+            if op in ("shl", "shru"):
+                return self.const(0, bits)
+            if op == "shrs":
+                return self.make("shrs", bits, left, self.const(bits - 1, bits))
         if op == "and" and number == (1 << bits) - 1:
             return left
         if op in ("mul", "divu", "divs") and number == 1:

@@ -97,9 +97,11 @@ class Expression:
             return sum((values[0] >> bit) & 1 for bit in range(32))
         if name in ("mulhi_u32", "mulhi_s32"):
             return (values[0] * values[1]) >> 32
-        found = re.fullmatch(r"u(8|16|32)", name)
+        found = re.fullmatch(r"([us])(8|16|32)", name)
         assert found, f"function {name}"
-        return values[0] & ((1 << int(found[1])) - 1)
+        bits = int(found[2])
+        low = values[0] & ((1 << bits) - 1)
+        return low - ((low >> (bits - 1)) << bits) if found[1] == "s" else low
 
 
 def toward_zero(left: Any, right: Any) -> Any:
