@@ -124,20 +124,21 @@ def _cubin_beside(target: str) -> Path | None:
 
 def _is_ptx(target: str) -> bool:
     """Whether a target is PTX text: standard input, or a file that is no Python file."""
-    if target == "-" or target.endswith(".ptx"):
+    from kanalyze.inputs import is_pipe
+
+    if target == "-" or is_pipe(target) or target.endswith(".ptx"):
         return True
     return not (target.endswith(".py") or ".py:" in target) and Path(target).is_file()
 
 
 def _module(target: str, options: shared.TargetOptions, lenient: bool) -> tuple[ir.Module, int]:
-    from kanalyze.cli.app import report_error
+    from kanalyze.cli.app import report_errors
     from kanalyze.errors import InputError
     from kanalyze.pipeline import errors_of, read_ptx
     from kanalyze.ptx.parse import parse_ptx_modules
 
     if target == "-":
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
-        modules = parse_ptx_modules(text, "<stdin>")
+        modules = parse_ptx_modules(output.standard_input(), "<stdin>")
     else:
         modules = read_ptx(Path(target))
     if len(modules) != 1:
@@ -146,6 +147,5 @@ def _module(target: str, options: shared.TargetOptions, lenient: bool) -> tuple[
     if ignored:
         output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
     errors = errors_of(modules[0])
-    for error in errors:
-        report_error(error, "warning" if lenient else "error")
+    report_errors(errors, "warning" if lenient else "error")
     return modules[0], max((error.exit_code for error in errors), default=0)

@@ -19,7 +19,15 @@ from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.launch import Launch
-from kanalyze.pipeline import Subject, errors_of, of_machine_code, read_ptx, report_on, subjects_of
+from kanalyze.pipeline import (
+    FAULT,
+    Subject,
+    errors_of,
+    of_machine_code,
+    read_ptx,
+    report_on,
+    subjects_of,
+)
 from kanalyze.report import document as doc
 
 STANDARD_INPUT = "<stdin>"
@@ -108,6 +116,10 @@ def read(
     progress.total = len(files) + len(subjects)
     report = report_on(progress.over(subjects, lambda subject: subject.file), listing, sass)
     progress.close()
+    for fault in report.skipped:
+        if fault.reason.startswith(FAULT):
+            output.say(output.escaped(f"{fault.file}:{fault.line}: {fault.reason}"), "error")
+            trouble.exit_code = max(trouble.exit_code, InputError.exit_code)
     report = dataclasses.replace(report, skipped=(*trouble.skipped, *report.skipped))
     return Result(report, trouble.exit_code)
 

@@ -125,9 +125,9 @@ def quiet(kernel: doc.SassKernel) -> list[Segment]:
     """One line."""
     parts = [kernel.target or "target ?", "no PTX"]
     if kernel.sass is not None:
-        parts.append(f"{kernel.sass.instructions} SASS instructions")
+        parts.append(_plural(kernel.sass.instructions, "SASS instruction"))
         used = [row for row in kernel.sass.comparison if row.sass]
         parts += [_opcodes(used)] if used else []
     registers = kernel.registers_per_thread
-    parts.append(f"{'?' if registers is None else registers} registers")
+    parts.append("? registers" if registers is None else _plural(registers, "register"))
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]

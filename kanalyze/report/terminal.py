@@ -118,7 +118,7 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
         if n
     ]
     registers = kernel.registers_per_thread
-    parts.append(f"{'?' if registers is None else registers} registers")
+    parts.append("? registers" if registers is None else _plural(registers, "register"))
     if kernel.spill_store_bytes or kernel.spill_load_bytes:
         parts.append(f"spills {kernel.spill_store_bytes} B")
     analysed = kernel.analysed
