@@ -144,3 +144,10 @@ def test_numbers_of_thousands_of_digits(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, ["ptx", str(path), "--format", "json"])
         assert result.exit_code in (0, 3), (line[:20], result.stderr[:300])
         assert "kernels" in json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("size", ["-16", "99999999999999999999", "%r0"])
+def test_a_size_that_can_be_none_is_unknown(size: str) -> None:
+    body = f"cp.async.ca.shared.global [%r0],[%rd1],{size};"
+    (kernel,) = analyze(parse_ptx(HEAD + body + TAIL), sass=False).kernels
+    assert kernel.accesses[0].bytes_per_thread is None

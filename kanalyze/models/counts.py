@@ -45,7 +45,7 @@ def width_of(instruction: ir.Instruction, row: table.MemoryAccess) -> str:
     """The width as written: ``v4.b32``, ``b32``; ``16B`` for ``cp.async``; ``tensor.2d``."""
     parts = instruction.parts
     if row.kind == "async_copy":
-        return f"{row.bytes_per_thread}B"
+        return "?B" if row.bytes_per_thread is None else f"{row.bytes_per_thread}B"
     if row.kind in ("bulk_load", "bulk_store"):
         return (
             ".".join(p for p in parts if p == "tensor" or p in ("1d", "2d", "3d", "4d", "5d"))

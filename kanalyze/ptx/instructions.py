@@ -380,7 +380,7 @@ def _plain(instruction: Instruction, kind: str) -> MemoryAccess:
         return MemoryAccess(space, kind, None, 1, 0, address, hints=hints)
     if instruction.opcode.startswith("st.bulk"):
         size = instruction.operands[1] if len(instruction.operands) > 1 else None
-        return MemoryAccess(space, kind, _integer(size), 1, 8, address, size=size, hints=hints)
+        return MemoryAccess(space, kind, _bytes(size), 1, 8, address, size=size, hints=hints)
     amount = vector * bits // 8 if bits else None
     return MemoryAccess(space, kind, amount, vector, bits, address, hints=hints)
 
@@ -392,9 +392,10 @@ def _multimem(instruction: Instruction) -> MemoryAccess | None:
     return None if kind is None else _plain(instruction, kind)
 
 
-def _integer(operand: Operand | None) -> int | None:
+def _bytes(operand: Operand | None) -> int | None:
+    """The size that an operand states; None where a register holds it, or it can be none."""
     value = operand.value if isinstance(operand, Immediate) else None
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int) and 0 <= value < 1 << 32 else None
 
 
 def _copy(instruction: Instruction) -> MemoryAccess | None:
@@ -407,7 +408,7 @@ def _copy(instruction: Instruction) -> MemoryAccess | None:
     if ".bulk" not in opcode:
         if len(addresses) < 2 or len(operands) < 3:
             return None
-        amount = _integer(operands[2])
+        amount = _bytes(operands[2])
         extra = list(operands[3:])
         if extra and "L2::cache_hint" in hints:
             extra.pop()
@@ -417,7 +418,7 @@ def _copy(instruction: Instruction) -> MemoryAccess | None:
     size = next((o for o in operands[1:] if not isinstance(o, Address)), None)
     if tensor:
         size = None
-    amount = _integer(size)
+    amount = _bytes(size)
     if ".prefetch" in opcode:
         return MemoryAccess("global", "prefetch", amount, 1, 8, addresses[0], None, size, hints)
     to_global = bool(spaces) and spaces[0] == "global"
