@@ -302,8 +302,8 @@ def _fault(file: str, function: ir.Function, error: Exception) -> doc.Skipped:
     return doc.Skipped(file, function.pos.line, message)
 
 
-def errors_of(module: ir.Module) -> list[InputError]:
-    """What could not be read in a module, as errors that show the place."""
+def errors_of(module: ir.Module, severity: str = "error") -> list[InputError]:
+    """What could not be read in a module, or is odd ("warning"), with the place."""
     lines = module.text.splitlines()
     return [
         InputError(
@@ -316,7 +316,7 @@ def errors_of(module: ir.Module) -> list[InputError]:
             ),
         )
         for d in module.diagnostics
-        if d.severity == "error"
+        if d.severity == severity
     ]
 
 

@@ -151,3 +151,12 @@ def test_a_size_that_can_be_none_is_unknown(size: str) -> None:
     body = f"cp.async.ca.shared.global [%r0],[%rd1],{size};"
     (kernel,) = analyze(parse_ptx(HEAD + body + TAIL), sass=False).kernels
     assert kernel.accesses[0].bytes_per_thread is None
+
+
+def test_what_is_odd_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text((HEAD + TAIL).replace(".version 8.0\n", ""))
+    result = CliRunner().invoke(cli, ["ptx", str(path), "--format", "json"])
+    assert result.exit_code == 0
+    assert "warning" in result.stderr
+    assert "found no .version directive" in result.stderr

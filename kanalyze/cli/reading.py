@@ -104,9 +104,12 @@ def read(
     if ignored and subjects and all(subject.compiled is None for subject in subjects):
         output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
     progress.clear()
-    for _, same in groupby(subjects, lambda subject: subject.file):
+    for _, group in groupby(subjects, lambda subject: subject.file):
+        same = list(group)
         errors = [error for subject in same for error in errors_of(subject.module)]
         report_errors(errors, "warning" if lenient else "error")
+        odd = [error for subject in same for error in errors_of(subject.module, "warning")]
+        report_errors(odd, "warning")
         if not lenient:
             codes = [error.exit_code for error in errors]
             trouble.exit_code = max([trouble.exit_code, *codes])
