@@ -45,7 +45,7 @@ def independent_ptxas(compiled: Compiled, tmp_path: Path) -> dict[str, int]:
     ptxas = get_ptxas(capability) if inspect.signature(get_ptxas).parameters else get_ptxas()
     target = re.search(r"\.target (sm_\w+)", compiled.ptx)[1]
     (tmp_path / "k.ptx").write_text(compiled.ptx)
-    extra = ["--regAllocOptLevel=2"] if VERSION >= (3, 9) else []
+    extra = ["--regAllocOptLevel=2"] if VERSION >= (3, 7) else []
     command = [ptxas.path, "-lineinfo", "-v", *extra, f"--gpu-name={target}", "k.ptx", "-o", "k.o"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     text = done.stdout + done.stderr

@@ -87,7 +87,9 @@ def test_cuobjdump_says_the_same(kernel: str, arch: str) -> None:
     module = parse_sass(run_tool("cuobjdump", compiled(kernel, arch).cubin, "-sass"))
     other = module.functions[0]
     assert module.diagnostics == ()
-    assert (module.target, one.name) == (parse_sass(listing(kernel, arch)).target, other.name)
+    assert one.name == other.name
+    said = parse_sass(listing(kernel, arch)).target
+    assert (module.target or "").rstrip("af") == (said or "").rstrip("af")  # older ones drop the a
 
     def plain(instruction: SassInstruction) -> tuple[object, ...]:
         places: list[Operand | int | float] = []

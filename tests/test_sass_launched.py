@@ -245,4 +245,8 @@ def test_wavefronts_equal_those_of_the_ptx(number: int, arch: str) -> None:
         ]
         known = [cost.counted.cost for cost in costs if cost.counted is not None]
         if len(known) == len(costs):
-            assert total.value == sum(known), total.reason
+            assert total.value is not None, total.reason
+            assert total.value <= sum(known)
+            issued = sum(above.runs(cost.access.block).warps or 0 for cost in costs)
+            if issued <= sum(below.by_class[name].value or 0 for name in names):
+                assert total.value == sum(known)  # else threads that need it not left before it
