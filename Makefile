@@ -1,7 +1,7 @@
 # The one place for the project's commands: `make check test`.
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 
-.PHONY: check test golden bench wheel clean
+.PHONY: check test docs golden bench wheel clean
 
 check:  ## lint, format, types
 	$(PYTHON) -m ruff check .
@@ -11,11 +11,18 @@ check:  ## lint, format, types
 test:  ## all tests
 	$(PYTHON) -m pytest -q
 
+docs:  ## the commands and outputs in the documents, with the Triton that they show
+	test -d .venv-docs || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install -q -e . pytest 'triton==3.9.*'
+	.venv-docs/bin/python -m pytest -q tests/test_docs.py
+
 golden:  ## rewrite the expected reports after a deliberate change; look at the diff
 	$(PYTHON) -m pytest -q tests --update-golden
 
 bench:  ## speed, as ratios within one run
 	$(PYTHON) benchmarks/parse.py
+	$(PYTHON) benchmarks/decode.py
+	$(PYTHON) benchmarks/names.py
 
 wheel:  ## build the wheel into dist/
 	$(PYTHON) -m pip wheel --no-deps -w dist .
