@@ -15,6 +15,10 @@ from kanalyze.launch import Launch
 from kanalyze.ptx.parse import parse_ptx
 
 RECORDS = Path(__file__).parents[1] / "samples" / "records" / "unfitted_h200.json.gz"
+PARTED = {
+    "saxpy_stride": "went different ways stay apart",
+    "histogram": "leave a loop in different iterations",
+}
 DATA_DEPENDENT = {"gather_rows": ("global_load",)}
 
 
@@ -40,6 +44,20 @@ def test_requests_and_sectors_equal_the_counters(case: str) -> None:
                 assert "depends on data" in reasons[f"counters.{name}"]
             else:
                 assert traffic.counters[name] == measured, name
+
+
+@pytest.mark.parametrize("case", sorted(records()))
+def test_executed_instructions_equal_the_counter(case: str) -> None:
+    record = records()[case]
+    launch = Launch.from_record(record)
+    traffic = estimate(parse_ptx(record["ptx"]), launch, cubin=bytes.fromhex(record["cubin"]))
+    executed = traffic.counters["instructions_executed"]
+    if case in PARTED:
+        assert executed is None
+        reasons = {u.field: u.reason for u in traffic.unknown}
+        assert PARTED[case] in reasons["counters.instructions_executed"]
+    else:
+        assert executed == record["counters"]["smsp__inst_executed.sum"]
 
 
 @pytest.mark.parametrize("case", sorted(records()))
