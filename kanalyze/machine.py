@@ -7,6 +7,7 @@ come from ptxas (which alone reports spills), but for a cubin that was given its
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ from kanalyze import sass_section, tools
 from kanalyze.describe import Resources
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError
 from kanalyze.ptx import ir
+from kanalyze.ptx.write import write_ptx
 from kanalyze.report import document as doc
 
 if TYPE_CHECKING:
@@ -23,6 +25,12 @@ LEFT_OUT = "left out as asked for (--no-sass)"
 NO_PTX = "there is no PTX in the file"
 _DYNAMIC = "part of it is chosen at launch: give --launch"
 _NO_SPILLS = "a cubin does not record spills (sass.stack says what it has)"
+
+
+def _text(module: ir.Module) -> str:
+    """The text of one module alone, where a file holds several."""
+    several = len(re.findall(r"^\s*\.version\b", module.text, re.MULTILINE)) > 1
+    return write_ptx(module) if several else module.text
 
 
 class Machine:
@@ -46,7 +54,7 @@ class Machine:
                 self.known = tools.cubin_resources(subject.cubin.data)
             else:
                 from_triton = subject.shared_bytes is not None
-                made = tools.assemble(subject.module.text, of_triton=from_triton)
+                made = tools.assemble(_text(subject.module), of_triton=from_triton)
                 self.known, self._assembled = made.resources, made.cubin
         except MissingToolError as error:
             self.reason = str(error)

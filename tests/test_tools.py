@@ -1,10 +1,11 @@
 """The tools' texts in the wordings of several CUDA versions, and their errors."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from kanalyze import tools
+from kanalyze import analyze, tools
 from kanalyze.errors import InputError, MissingToolError
 
 PTX = """\
@@ -201,3 +202,16 @@ def test_ptxas_has_less_time_for_a_short_text(tmp_path, monkeypatch):
     monkeypatch.setattr(tools, "TIMEOUT_S", 2.0)
     with pytest.raises(InputError, match=r"ptxas took longer than 2 s"):
         tools.assemble(PTX + "//" + "x" * 1_000_000)
+
+
+def test_each_of_several_modules_in_a_file_has_its_resources(tmp_path: Path) -> None:
+    """As ptxas says of each module alone."""
+    other = PTX.replace(".visible .entry ", ".visible .entry other_")
+    path = tmp_path / "both.ptx"
+    path.write_text(PTX + "\n" + other)
+    kernels = analyze(path).kernels
+    alone = {**tools.ptxas_resources(PTX), **tools.ptxas_resources(other)}
+    assert len(kernels) == len(alone) >= 2
+    for kernel in kernels:
+        assert kernel.registers_per_thread == alone[kernel.name].registers > 0
+        assert kernel.sass is not None
