@@ -162,6 +162,8 @@ def _with_nvrtc(path: Path, source: bytes, arch: str) -> Cuda:
             f"CUDA C++ needs nvcc (on the PATH) or NVRTC, and there is neither: {_NVRTC}"
         )
     try:
+        for part in file.parent.glob("libnvrtc-builtins.so.*"):
+            ctypes.CDLL(str(part))  # NVRTC looks for it by its name alone
         library = ctypes.CDLL(str(file))
     except OSError as error:
         raise MissingToolError(
