@@ -343,16 +343,15 @@ def _function(graph: _Graph) -> dict[str, Any]:
     }
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def _show(page: Page, graph: _Graph) -> None:
+    from kanalyze.report.layout import plural
+
     flow = graph.flow
-    counted = [_plural(len(flow.nodes), "block"), _plural(len(graph.loops), "loop")]
-    counted.append(
-        _plural(len(graph.branches), "conditional branch").replace("branchs", "branches")
-    )
+    counted = [
+        plural(len(flow.nodes), "block"),
+        plural(len(graph.loops), "loop"),
+        plural(len(graph.branches), "conditional branch"),
+    ]
     page.line((flow.name, "title"), (f"  {graph.file}", "dim"))
     page.line((f"  {', '.join(counted)}", ""))
     if graph.irreducible:

@@ -64,15 +64,13 @@ def command(
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def _show(page: Page, result: Waves, name: str | None) -> None:
+    from kanalyze.report.layout import plural
+
     where = f"{name}, " if name else ""
     page.line(
-        (f"{_plural(result.blocks, 'block')} on {where}{_plural(result.sms, 'SM')}", "title"),
-        (f" x {_plural(result.blocks_per_sm, 'block')} per SM", ""),
+        (f"{plural(result.blocks, 'block')} on {where}{plural(result.sms, 'SM')}", "title"),
+        (f" x {plural(result.blocks_per_sm, 'block')} per SM", ""),
     )
     page.line(
         ("  waves       ", "label"),
@@ -82,7 +80,7 @@ def _show(page: Page, result: Waves, name: str | None) -> None:
     if result.idle_share:
         page.line(
             ("  last wave   ", "label"),
-            (f"{_plural(result.last_wave_blocks, 'block')}, ", ""),
+            (f"{plural(result.last_wave_blocks, 'block')}, ", ""),
             (f"{result.idle_share:.1%} of its slots idle", "warn"),
         )
     else:

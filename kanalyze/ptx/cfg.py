@@ -8,10 +8,11 @@ terminator may fall through. Calls do not end blocks, unless they never return.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 import networkx as nx
 
@@ -103,8 +104,45 @@ class Names:
         return name
 
 
+class Placed(Protocol):
+    """A block with the index of the first thing that it holds."""
+
+    @property
+    def first(self) -> int:
+        """Index in the function."""
+
+
+B = TypeVar("B", bound=Placed)
+
+
+class FlowGraph(Generic[B]):
+    """What is asked of a control flow graph, of PTX or SASS: see `Cfg` for the attributes."""
+
+    __slots__ = ()
+
+    blocks: tuple[B, ...]
+    idom: Mapping[int, int]
+    loops: tuple[Loop, ...]
+
+    def block_at(self, place: int) -> B:
+        """Return the block that holds what has this index in the function."""
+        return self.blocks[bisect_right(self.blocks, place, 1, key=lambda b: b.first) - 1]
+
+    def dominates(self, first: int, second: int) -> bool:
+        """Tell whether every way to block ``second`` goes through block ``first``."""
+        node: int | None = second
+        while node is not None and node != first:
+            node = self.idom.get(node)
+        return node == first
+
+    def innermost_loop(self, block: int) -> Loop | None:
+        """Return the innermost loop around a block."""
+        around = [loop for loop in self.loops if block in loop.body]
+        return max(around, key=lambda loop: loop.depth, default=None)
+
+
 @dataclass(frozen=True, slots=True)
-class Cfg:
+class Cfg(FlowGraph[Block]):
     """The control flow graph of a function.
 
     The nodes of ``graph`` are block indices and ``exit``, where the function is left. ``idom`` and
@@ -127,29 +165,6 @@ class Cfg:
     irreducible: bool
     unresolved: tuple[Instruction, ...]
     names: Names = field(repr=False, compare=False)
-
-    def block_at(self, statement: int) -> Block:
-        """Return the block that holds the statement with this index in the body."""
-        low, high = 0, len(self.blocks) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.blocks[middle].first <= statement:
-                low = middle
-            else:
-                high = middle - 1
-        return self.blocks[low]
-
-    def dominates(self, first: int, second: int) -> bool:
-        """Tell whether every way to block ``second`` goes through block ``first``."""
-        node: int | None = second
-        while node is not None and node != first:
-            node = self.idom.get(node)
-        return node == first
-
-    def innermost_loop(self, block: int) -> Loop | None:
-        """Return the innermost loop around a block."""
-        around = [loop for loop in self.loops if block in loop.body]
-        return max(around, key=lambda loop: loop.depth, default=None)
 
 
 def build(function: Function, noreturn: Collection[str] = ()) -> Cfg:
@@ -202,6 +217,37 @@ def build(function: Function, noreturn: Collection[str] = ()) -> Cfg:
     return _finish(function, blocks, graph, leave, tuple(dict.fromkeys(unresolved)))
 
 
+class Shape(TypedDict):
+    """What follows from the edges of a graph: attributes of `Cfg`."""
+
+    idom: Mapping[int, int]
+    ipdom: Mapping[int, int]
+    loops: tuple[Loop, ...]
+    loop_depth: tuple[int, ...]
+    order: tuple[int, ...]
+    irreducible: bool
+
+
+def shape(graph: Any, leave: int) -> Shape:
+    """Return dominators, loops and order of a graph of blocks 0, 1… and the exit ``leave``."""
+    order = reverse_post_order(graph.successors, 0)
+    idom = dominators(graph.successors, graph.predecessors, 0)
+    ipdom = dominators(graph.predecessors, graph.successors, leave)
+    loops, irreducible = natural_loops(graph, order, idom)
+    depth = [0] * leave
+    for loop in loops:
+        for member in loop.body:
+            depth[member] = max(depth[member], loop.depth)
+    return Shape(
+        idom=idom,
+        ipdom=ipdom,
+        loops=loops,
+        loop_depth=tuple(depth),
+        order=tuple(node for node in order if node != leave),
+        irreducible=irreducible,
+    )
+
+
 def _finish(
     function: Function,
     blocks: tuple[Block, ...],
@@ -209,27 +255,14 @@ def _finish(
     leave: int,
     unresolved: tuple[Instruction, ...],
 ) -> Cfg:
-    order = reverse_post_order(graph.successors, 0)
-    idom = dominators(graph.successors, graph.predecessors, 0)
-    ipdom = dominators(graph.predecessors, graph.successors, leave)
-    loops, irreducible = natural_loops(graph, order, idom)
-    depth = [0] * len(blocks)
-    for loop in loops:
-        for member in loop.body:
-            depth[member] = max(depth[member], loop.depth)
     return Cfg(
         function=function,
         blocks=blocks,
         graph=graph,
         exit=leave,
-        idom=idom,
-        ipdom=ipdom,
-        loops=loops,
-        loop_depth=tuple(depth),
-        order=tuple(node for node in order if node != leave),
-        irreducible=irreducible,
         unresolved=unresolved,
         names=Names(function),
+        **shape(graph, leave),
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kanalyze.report import document as doc
-from kanalyze.report.layout import NBSP, Page, Segment
+from kanalyze.report.layout import NBSP, Page, Segment, plural
 
 Row = tuple[str, tuple[Segment, ...]]
 """A label and the text beside it."""
@@ -62,10 +62,10 @@ def sass_rows(sass: doc.Sass | None, reason: str | None) -> Iterator[Row]:
             yield "SASS", ((f"unknown ({reason})", "dim"),)
         return
     padding = f", {sass.never_reached} of them never reached" if sass.never_reached else ""
-    head = f"{_plural(sass.instructions, 'instruction')}{padding}, {sass.target or 'target ?'}"
+    head = f"{plural(sass.instructions, 'instruction')}{padding}, {sass.target or 'target ?'}"
     yield "SASS", ((head, "title"), (f" ({sass.origin})", "dim"))
     if sass.not_read:
-        yield "", ((f"{_plural(sass.not_read, 'line')} of code could not be read", "bad"),)
+        yield "", ((f"{plural(sass.not_read, 'line')} of code could not be read", "bad"),)
     yield from _comparison(sass)
     if sass.stack_bytes or sass.local_load_bytes or sass.local_store_bytes:
         yield "", ((sass.stack, "warn"),)
@@ -98,7 +98,7 @@ def _comparison(sass: doc.Sass) -> Iterator[Row]:
         yield "", ((f"L2 fetch hints that the PTX does not have: {hints}", ""),)
     dummies = sum(row.dummies for row in sass.comparison)
     if dummies:
-        text = f"{_plural(dummies, 'access')} switched off for ever (@!PT), not counted"
+        text = f"{plural(dummies, 'access')} switched off for ever (@!PT), not counted"
         yield "", ((text, "dim"),)
 
 
@@ -116,18 +116,13 @@ def _hints(rows: Sequence[doc.SassRow]) -> str:
     return ", ".join(f"{n}{NBSP}×{NBSP}{hint}" for hint, n in total.items())
 
 
-def _plural(count: int, noun: str) -> str:
-    ending = "es" if noun.endswith("s") else "s"
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"
-
-
 def quiet(kernel: doc.SassKernel) -> list[Segment]:
     """One line."""
     parts = [kernel.target or "target ?", "no PTX"]
     if kernel.sass is not None:
-        parts.append(_plural(kernel.sass.instructions, "SASS instruction"))
+        parts.append(plural(kernel.sass.instructions, "SASS instruction"))
         used = [row for row in kernel.sass.comparison if row.sass]
         parts += [_opcodes(used)] if used else []
     registers = kernel.registers_per_thread
-    parts.append("? registers" if registers is None else _plural(registers, "register"))
+    parts.append("? registers" if registers is None else plural(registers, "register"))
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]

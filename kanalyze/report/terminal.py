@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from kanalyze.models.counts import Traffic
 from kanalyze.report import document as doc
 from kanalyze.report import listing_text, sass_text
-from kanalyze.report.layout import NBSP, Page, Segment
+from kanalyze.report.layout import NBSP, Page, Segment, plural
 
 LOADS = ("load", "async_copy", "bulk_load")
 """Kinds that the headline adds up as loads."""
@@ -84,10 +84,6 @@ def _size(size: int | None) -> str:
     return "? B per thread" if size is None else f"{size} B per thread"
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _widths(space: str, kind: str, traffic: Traffic) -> str:
     mnemonic = _MNEMONIC.get(kind, kind.replace("_", " "))
     if kind in ("load", "store", "atomic", "reduction"):
@@ -104,12 +100,12 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
     )
     parts = [
         f"{kernel.target or 'target ?'}",
-        _plural(kernel.instructions, "instruction"),
-        f"{_plural(loads, 'load')} ({_size(load_bytes)})",
-        f"{_plural(stores, 'store')} ({_size(store_bytes)})",
+        plural(kernel.instructions, "instruction"),
+        f"{plural(loads, 'load')} ({_size(load_bytes)})",
+        f"{plural(stores, 'store')} ({_size(store_bytes)})",
     ]
     elements = kernel.thread_coarsening.elements_per_thread
-    counted = "? elements" if elements is None else _plural(elements, "element")
+    counted = "? elements" if elements is None else plural(elements, "element")
     parts.append(f"{counted} per thread")
     core = kernel.tensor_core
     parts += [
@@ -118,14 +114,14 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
         if n
     ]
     registers = kernel.registers_per_thread
-    parts.append("? registers" if registers is None else _plural(registers, "register"))
+    parts.append("? registers" if registers is None else plural(registers, "register"))
     if kernel.spill_store_bytes or kernel.spill_load_bytes:
         parts.append(f"spills {kernel.spill_store_bytes} B")
     analysed = kernel.analysed
     parts.append(f"{analysed.accesses} of {analysed.of} accesses analysed")
     parts += [note for note in kernel.notes if "not understood" in note]
     if unread:
-        parts.append(f"{_plural(unread, 'statement')} of the file not read")
+        parts.append(f"{plural(unread, 'statement')} of the file not read")
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]
 
 
@@ -182,7 +178,7 @@ class _Summary:
         if self.unread:
             self.row(
                 "incomplete",
-                (f"{_plural(self.unread, 'statement')} of the file could not be read", "bad"),
+                (f"{plural(self.unread, 'statement')} of the file could not be read", "bad"),
                 (" (listed at the end): the counts below lack them", ""),
             )
         analysed = self.kernel.analysed
@@ -248,7 +244,7 @@ class _Summary:
         detail = "; ".join(_widths(space, k, t) for k, t in parts)
         self.row(
             label,
-            (_plural(count, "instruction"), "memory"),
+            (plural(count, "instruction"), "memory"),
             (f", {_size(size)}: {detail}", ""),
         )
 
@@ -260,7 +256,7 @@ class _Summary:
         else:
             self.row(
                 "coarsening",
-                (f"{_plural(coarse.elements_per_thread, 'element')} per thread", "title"),
+                (f"{plural(coarse.elements_per_thread, 'element')} per thread", "title"),
                 (f", {coarse.basis}", ""),
             )
         core = kernel.tensor_core
@@ -361,11 +357,11 @@ class _Summary:
         more = len(ordered) - _TOP_OPCODES
         if more > 0:
             rest = sum(n for _, n in ordered[_TOP_OPCODES:])
-            shown += f", and {_plural(rest, 'instruction')} of {_plural(more, 'other opcode')}"
-        blocks = _plural(kernel.blocks, "basic block")
+            shown += f", and {plural(rest, 'instruction')} of {plural(more, 'other opcode')}"
+        blocks = plural(kernel.blocks, "basic block")
         self.row(
             "opcodes",
-            (f"{_plural(kernel.instructions, 'instruction')} in {blocks}", "title"),
+            (f"{plural(kernel.instructions, 'instruction')} in {blocks}", "title"),
             (f": {shown}", ""),
         )
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import networkx as nx
 
-from kanalyze.ptx.cfg import Loop, dominators, natural_loops, reverse_post_order
+from kanalyze.ptx.cfg import FlowGraph, Loop, shape
 from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.table import branch_targets, control, may_fall_through
 
@@ -38,7 +38,7 @@ class SassBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class SassCfg:
+class SassCfg(FlowGraph[SassBlock]):
     """The control flow graph of a function; see `kanalyze.ptx.cfg.Cfg` for the attributes."""
 
     function: SassFunction = field(repr=False)
@@ -52,29 +52,6 @@ class SassCfg:
     order: tuple[int, ...]
     irreducible: bool
     unresolved: tuple[SassInstruction, ...]
-
-    def block_at(self, place: int) -> SassBlock:
-        """Return the block that holds the instruction with this index in the function."""
-        low, high = 0, len(self.blocks) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.blocks[middle].first <= place:
-                low = middle
-            else:
-                high = middle - 1
-        return self.blocks[low]
-
-    def dominates(self, first: int, second: int) -> bool:
-        """Tell whether every way to block ``second`` goes through block ``first``."""
-        node: int | None = second
-        while node is not None and node != first:
-            node = self.idom.get(node)
-        return node == first
-
-    def innermost_loop(self, block: int) -> Loop | None:
-        """Return the innermost loop around a block."""
-        around = [loop for loop in self.loops if block in loop.body]
-        return max(around, key=lambda loop: loop.depth, default=None)
 
 
 def build(function: SassFunction) -> SassCfg:
@@ -197,24 +174,11 @@ def _finish(
     leave: int,
     unresolved: tuple[SassInstruction, ...],
 ) -> SassCfg:
-    order = reverse_post_order(graph.successors, 0)
-    idom = dominators(graph.successors, graph.predecessors, 0)
-    ipdom = dominators(graph.predecessors, graph.successors, leave)
-    loops, irreducible = natural_loops(graph, order, idom)
-    depth = [0] * len(blocks)
-    for loop in loops:
-        for member in loop.body:
-            depth[member] = max(depth[member], loop.depth)
     return SassCfg(
         function=function,
         blocks=blocks,
         graph=graph,
         exit=leave,
-        idom=idom,
-        ipdom=ipdom,
-        loops=loops,
-        loop_depth=tuple(depth),
-        order=tuple(node for node in order if node != leave),
-        irreducible=irreducible,
         unresolved=unresolved,
+        **shape(graph, leave),
     )
