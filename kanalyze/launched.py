@@ -11,7 +11,7 @@ import numpy as np
 from kanalyze.address import parts
 from kanalyze.address.accesses import AccessValue, Addresses
 from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either
-from kanalyze.address.parts import Array, TooLargeError
+from kanalyze.address.parts import Array, Parts, TooLargeError
 from kanalyze.address.reach import reach
 from kanalyze.address.value import Value, leaves
 from kanalyze.launch import Launch
@@ -101,10 +101,7 @@ class Launched:
         if rule is None:
             return Cost(access, None, f"no rule for {access.instruction.opcode}")
         try:
-            grid, within = self._grid(access.block)
-            condition = both(within, self._condition(grid, access))
-            where = grid.value(access.address)
-            return Cost(access, count(rule, where, condition, self._shape(grid)), None)
+            return Cost(access, count(rule, *self.place(access)), None)
         except UnknownValueError as error:
             return Cost(access, None, str(error))
         except TooLargeError:
@@ -155,11 +152,24 @@ class Launched:
         Raises:
             UnknownValueError, TooLargeError: they are not known, or too many.
         """
+        for bases, offsets in classes(*self.place(access)):
+            footprint.mark(bases, offsets)
+
+    def place(self, access: AccessValue) -> tuple[Parts, Condition, Occurrences]:
+        """The address, when it is accessed, and the extents of the axes that both vary over.
+
+        The axes are the block, the thread and the loops around the access, outermost first.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
-        where = grid.value(access.address)
-        for bases, offsets in classes(where, condition, self._shape(grid)):
-            footprint.mark(bases, offsets)
+        return grid.value(access.address), condition, self._shape(grid)
+
+    def loops(self, access: AccessValue) -> tuple[int, ...]:
+        """The headers of the loops around an access, outermost first: the axes of `place`."""
+        return tuple(self._grid(access.block)[0].loops)
 
     def span(self, access: AccessValue) -> tuple[int, int]:
         """The lowest and the highest address that the access can have, whatever its condition."""
