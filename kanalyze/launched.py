@@ -10,7 +10,7 @@ import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.accesses import AccessValue, Addresses
-from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either
+from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
 from kanalyze.address.parts import Array, Parts, TooLargeError
 from kanalyze.address.reach import reach
 from kanalyze.address.value import Value, leaves
@@ -114,13 +114,43 @@ class Launched:
         try:
             grid, within = self._grid(block)
             condition = both(within, self._reached(grid, block))
-            nowhere = parts.number(0, grid.dimensions)
-            counted = count(_EXECUTED, nowhere, condition, self._shape(grid))
+            counted = self._executions(grid, condition)
         except UnknownValueError as error:
             return BlockRuns(None, None, str(error))
         except TooLargeError:
             return BlockRuns(None, None, "too many different cases to evaluate")
         return BlockRuns(counted.requests, counted.threads, None)
+
+    def threads(self, access: AccessValue) -> int:
+        """How often a thread executes an access, over the launch.
+
+        Raises:
+            UnknownValueError, TooLargeError: it is not known, or there are too many cases.
+        """
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        return self._executions(grid, condition).threads
+
+    def split(self, block: int, condition: Value) -> tuple[int, int]:
+        """Warps that execute the end of a block, and those of which threads part there.
+
+        Threads part where ``condition`` holds for some of those that come there and not for
+        others; a warp counts each time it comes there.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        grid, within = self._grid(block)
+        reached, held = both(within, self._reached(grid, block)), grid.condition(condition)
+        all_, some, others = (
+            self._executions(grid, both(reached, side)).requests
+            for side in (TRUE, held, negate(held))
+        )
+        return all_, some + others - all_
+
+    def _executions(self, grid: Grid, condition: Condition) -> Counted:
+        """Executions alone, by warps (requests) and by threads."""
+        return count(_EXECUTED, parts.number(0, grid.dimensions), condition, self._shape(grid))
 
     def wrapped(self, access: AccessValue) -> int:
         """Times that a thread's offset passes what its 32-bit arithmetic can hold.
@@ -132,7 +162,6 @@ class Launched:
         """
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
-        nowhere = parts.number(0, grid.dimensions)
         most = 0
         for widened in _widened(access.address):
             offset, signed = grid.value(widened.args[0]), widened.op == "sext"
@@ -142,8 +171,7 @@ class Launched:
             outside = grid.beyond(offset, limit)
             if signed:
                 outside = either(outside, grid.beyond(parts.scale(offset, -1), limit + 1))
-            counted = count(_EXECUTED, nowhere, both(condition, outside), self._shape(grid))
-            most = max(most, counted.threads)
+            most = max(most, self._executions(grid, both(condition, outside)).threads)
         return most
 
     def mark(self, access: AccessValue, footprint: Footprint) -> None:
