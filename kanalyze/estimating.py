@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from kanalyze import assuming, draws
 from kanalyze import cubin as cubins
 from kanalyze.compile import Compiled
 from kanalyze.describe import Description, Sources, describe
 from kanalyze.devices import Device
 from kanalyze.devices import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
+from kanalyze.executed import Bytes, branch_counts, bytes_by_space, spilled
 from kanalyze.launch import Launch
-from kanalyze.launched import Launched
+from kanalyze.launched import Launched, arrays_of
+from kanalyze.models.intensity import intensity
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
 from kanalyze.pipeline import (
@@ -27,7 +33,7 @@ from kanalyze.pipeline import (
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.report import traffic_document as doc
-from kanalyze.report.document import Unknown
+from kanalyze.report.document import Source, Unknown
 from kanalyze.report.traffic_findings import wasteful
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass_launched import SassLaunched, Total
@@ -61,6 +67,7 @@ def estimate(
     settings: Settings | None = None,
     kernel: str | None = None,
     cubin: str | Path | bytes | None = None,
+    assume: Mapping[str, Any] | None = None,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -76,6 +83,9 @@ def estimate(
         cubin: the machine code of the kernel, a file or its contents: that of which executed
             instructions are counted. Without it that beside a ``.ptx`` file is taken, or what
             Triton's assembler makes of the PTX.
+        assume: pointer parameter (its name, or its place from 0) to what its array holds: a text
+            (``uniform:0:50000``, see `kanalyze.assuming`), an .npy file, or a NumPy array. What is
+            loaded through other pointers is unknown.
 
     Raises:
         UsageError: no launch is known, or it is not clear which kernel is meant.
@@ -105,7 +115,13 @@ def estimate(
         launch = launch_of(subject.compiled)
     if cubin is not None:
         subject = replace(subject, cubin=_cubin(cubin))
-    return _Estimate(subject, function, launch, device).run()
+    if assume:
+        launch = assuming.assume(launch, [p.name for p in function.parameters], assume)
+    found = _Estimate(subject, function, launch, device)
+    if not assuming.drawn(launch):
+        return found.run()
+    others = [found.again(number).run() for number in range(1, assuming.DRAWS)]
+    return draws.central([found.run(), *others], draws.concerned(found.totals.launched))
 
 
 def _cubin(given: str | Path | bytes) -> cubins.Cubin:
@@ -125,8 +141,6 @@ class _Estimate:
     device_name: str | None
 
     def __post_init__(self) -> None:
-        self.unknown: list[Unknown] = []
-        self.assumptions: list[str] = []
         arguments = arguments_of(self.subject, self.function, self.launch)
         self.machine = resources_of(self.subject)
         self.resources = self.machine(self.function.name)
@@ -142,10 +156,25 @@ class _Estimate:
             self.subject.notes,
             self.sources,
             with_listing=False,
+            arrays=arrays_of(self.function, self.launch),
         )
+        self._count()
+
+    def again(self, number: int) -> _Estimate:
+        """The same with another draw of the arrays that are drawn."""
+        other = copy(self)
+        other.launch = assuming.draw(self.launch, number)
+        other._count()
+        return other
+
+    def _count(self) -> None:
+        self.unknown: list[Unknown] = []
         found = self.description
         launched = Launched(found.cfg, found.found, found.variables, self.launch)
+        draws.check(launched)
+        self.assumptions = list(draws.said(self.launch, launched))
         self.totals = Totals(found, launched, self.unread, self.unknown)
+        self.code = self._executed()
 
     def run(self) -> doc.Traffic:
         costs = self.totals.costs
@@ -156,9 +185,9 @@ class _Estimate:
         compulsory = self.totals.compulsory()
         layouts = self.totals.layouts()
         occupied = self._occupancy(device)
-        bytes_least = None
-        if compulsory.read_bytes is not None and compulsory.write_bytes is not None:
-            bytes_least = compulsory.read_bytes + compulsory.write_bytes
+        by_level = self._intensity(total, counters, compulsory)
+        moved = self._moved()
+        branches = branch_counts(self.totals.launched, self._place)
         self._say("time.predicted_us", "no bound on the time is computed yet")
         if self.subject.compiled is not None:
             self.assumptions.append(
@@ -179,7 +208,9 @@ class _Estimate:
             time=doc.TimePart({}, None, None),
             flops=total,
             flops_by_unit=by_unit,
-            arithmetic_intensity=self._intensity(total, bytes_least),
+            arithmetic_intensity=by_level["hbm"],
+            intensity=by_level,
+            bytes_by_space=moved,
             registers_per_thread=self.resources.registers,
             shared_bytes=self._shared_bytes(),
             arguments={
@@ -188,6 +219,7 @@ class _Estimate:
                 if not p.type.startswith("*") and p.value is not None
             },
             accesses=rows,
+            branches=branches,
             layouts=layouts,
             findings=self.totals.wrapped(rows),
             assumptions=tuple(self.assumptions),
@@ -195,12 +227,26 @@ class _Estimate:
         )
         return replace(traffic, findings=(*traffic.findings, *wasteful(traffic)))
 
-    def _intensity(self, operations: float | None, size: int | None) -> float | None:
-        if operations is not None and size:
-            return operations / size
-        missing = "operations or bytes are not known" if size != 0 else "no bytes are moved"
-        self._say("arithmetic_intensity", missing)
-        return None
+    def _intensity(
+        self, operations: float | None, counters: dict[str, int | None], least: doc.Compulsory
+    ) -> dict[str, float | None]:
+        both = (least.read_bytes, least.write_bytes)
+        size = None if None in both else sum(n or 0 for n in both)
+        found: dict[str, float | None] = {}
+        for level, value in intensity(operations, counters, size).items():
+            found[level] = None if isinstance(value, str) else value
+            if isinstance(value, str):
+                self._say(f"intensity.{level}", value)
+        if found["hbm"] is None:
+            self._say("arithmetic_intensity", self.unknown[-1].reason)
+        return found
+
+    def _moved(self) -> Bytes:
+        moved = bytes_by_space(self.totals.launched, self.totals.costs, self.unread, self._say)
+        known = (self.resources.spill_store_bytes, self.resources.spill_load_bytes)
+        in_code = None if None in known else sum(n or 0 for n in known)
+        spilled(moved, self.code, in_code, self._say)
+        return moved
 
     def _say(self, field: str, reason: str) -> None:
         self.unknown.append(Unknown(field, reason))
@@ -224,7 +270,7 @@ class _Estimate:
                     pointer=access.pointer,
                     address=access.address,
                     condition=access.condition_source or access.condition,
-                    pattern=access.pattern,
+                    pattern=self.totals.pattern(cost, access.pattern),
                     bytes_per_thread=access.bytes_per_thread,
                     requests=counted.requests if counted else None,
                     threads=counted.threads if counted else None,
@@ -236,15 +282,20 @@ class _Estimate:
                     loop_depth=access.loop_depth,
                     stage=access.stage,
                     source=access.source,
-                    source_text=self._source_text(cost.access.instruction),
+                    source_text=self._place(cost.access.instruction)[1],
                 )
             )
         return tuple(rows)
 
-    def _source_text(self, instruction: ir.Instruction) -> str | None:
+    def _place(self, instruction: ir.Instruction) -> tuple[Source | None, str | None]:
+        """Where an instruction comes from, and that source line, where it can be read."""
         place = source_of(instruction.loc, self.subject.module)
-        text = self.sources.get(place.file).line(place.line) if place is not None else None
-        return text.strip() if text is not None else None
+        if place is None:
+            return None, None
+        file = self.sources.get(place.file)
+        text = file.line(place.line)
+        source = Source(file.shown, place.line, place.column)
+        return source, text.strip() if text is not None else None
 
     # ------------------------------------------------------------ counters
 
@@ -253,7 +304,7 @@ class _Estimate:
         for name, reason in _NOT_YET.items():
             counters[name] = None
             self._say(f"counters.{name}", reason)
-        executed = self._executed()
+        executed = self.code
         if isinstance(executed, str):
             counters["instructions_executed"] = None
             self._say("counters.instructions_executed", executed)

@@ -13,6 +13,7 @@ from kanalyze.models import banks, coalescing
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, best, widest
+from kanalyze.models.warps import count
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.report import traffic_document as doc
@@ -109,6 +110,23 @@ class Totals:
             )
             return None
         return sum(int(getattr(cost.counted, part)) for cost in group)
+
+    # ------------------------------------------------------------ patterns
+
+    def pattern(self, cost: Cost, words: str | None) -> str | None:
+        """How the lanes lie, and where contiguous ones begin if that costs sectors."""
+        counted = cost.counted
+        apart = counted is not None and counted.cost > (ideal(cost) or 0)
+        if words is None or not words.startswith("contiguous") or not apart:
+            return words
+        if cost.access.row.space != "global":
+            return words
+        begins = count(coalescing.BEGINS, *self.launched.place(cost.access)).by_cost
+        inside = [at for at in begins if at]
+        if len(begins) == len(inside) == 1:
+            return f"{words}, misaligned by {inside[0]} B"
+        share = sum(begins[at] for at in inside) / sum(begins.values())
+        return f"{words}, misaligned in {100 * share:.3g} % of requests" if share else words
 
     # ------------------------------------------------------------ layouts
 

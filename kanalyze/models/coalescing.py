@@ -52,5 +52,13 @@ def turns(addresses: Array, lanes: Lanes) -> Array:
     return total + best
 
 
+def into_sector(addresses: Array, lanes: Lanes) -> Array:
+    """How many bytes behind the beginning of a sector each execution's lowest address lies."""
+    lowest = np.where(lanes, addresses, _OFF).min(axis=1)
+    inside: Array = np.mod(lowest, SECTOR)
+    return inside
+
+
 SECTORS = Rule(SECTOR, sectors)
 TURNS = Rule(SECTOR, turns)
+BEGINS = Rule(SECTOR, into_sector)

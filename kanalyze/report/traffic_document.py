@@ -50,6 +50,27 @@ class AccessCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchCounts:
+    """One conditional branch of the PTX over the launch.
+
+    ``executed_warps`` is how often a warp comes to it, ``divergent_warps`` how often some of its
+    threads then go one way and some the other. ``kind`` says whether they can at all
+    (``divergent``, ``warp``, ``block``: the same for a warp or block, ``unknown``), ``basis`` why;
+    ``reason`` is why a number is not known.
+    """
+
+    line: int
+    opcode: str
+    kind: str
+    basis: str
+    executed_warps: int | None
+    divergent_warps: int | None
+    reason: str | None
+    source: Source | None
+    source_text: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PointerBytes:
     """Distinct 32-byte sectors that the launch touches through one pointer, in bytes."""
 
@@ -123,7 +144,10 @@ class Traffic:
     """What `kanalyze.estimate` returns.
 
     ``arguments`` are the scalars of the launch that are known; ``shared_bytes`` is the shared
-    memory of a block, static and dynamic.
+    memory of a block, static and dynamic. ``bytes_by_space`` are the bytes that threads move, by
+    state space and kind (``spill``: between registers and local memory, in the machine code);
+    ``intensity`` are operations over the bytes that cross L1 (sectors that requests ask for), L2
+    (what L1 does not hold, and what is written) and HBM (compulsory bytes).
     """
 
     kernel: str
@@ -141,10 +165,13 @@ class Traffic:
     flops: float | None
     flops_by_unit: Mapping[str, float]
     arithmetic_intensity: float | None
+    intensity: Mapping[str, float | None]
+    bytes_by_space: Mapping[str, Mapping[str, int | None]]
     registers_per_thread: int | None
     shared_bytes: int | None
     arguments: Mapping[str, int]
     accesses: tuple[AccessCounts, ...]
+    branches: tuple[BranchCounts, ...]
     layouts: tuple[LayoutPart, ...]
     findings: tuple[Finding, ...]
     assumptions: tuple[str, ...]

@@ -28,6 +28,7 @@ class Row:
     kind: str
     pointer: str | None
     condition: str | None
+    pattern: str | None
     bytes_per_thread: int | None
     requests: int | None
     threads: int | None
@@ -80,10 +81,8 @@ def _table(access: doc.AccessCounts) -> str:
 
 def _row(group: Sequence[doc.AccessCounts]) -> Row:
     first = group[0]
-    conditions = {a.condition for a in group}
-    condition = first.condition
-    if len(conditions) > 1:
-        condition = f"{condition or 'always'} (the first; {len(conditions)} different conditions)"
+    condition = _first([a.condition for a in group], "always", "conditions")
+    pattern = _first([a.pattern for a in group], "pattern unknown", "patterns")
     worst = [a.worst for a in group if a.worst is not None]
     return Row(
         table=_table(first),
@@ -94,6 +93,7 @@ def _row(group: Sequence[doc.AccessCounts]) -> Row:
         kind=first.kind,
         pointer=first.pointer,
         condition=condition,
+        pattern=pattern,
         bytes_per_thread=first.bytes_per_thread,
         requests=added(a.requests for a in group),
         threads=added(a.threads for a in group),
@@ -106,6 +106,14 @@ def _row(group: Sequence[doc.AccessCounts]) -> Row:
         source=first.source,
         source_text=first.source_text,
     )
+
+
+def _first(texts: Sequence[str | None], missing: str, what: str) -> str | None:
+    """What all have in common, else the first and how many there are."""
+    number = len(set(texts))
+    if number <= 1:
+        return texts[0]
+    return f"{texts[0] or missing} (the first; {number} different {what})"
 
 
 def _lines(numbers: Sequence[int]) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kanalyze.report import traffic_document as doc
-from kanalyze.report import traffic_findings
+from kanalyze.report import traffic_moved
 from kanalyze.report import traffic_rows as table
 from kanalyze.report.layout import NBSP, Page, Segment
 from kanalyze.report.traffic_rows import (
     Row,
     decimal,
-    engineering,
     extents,
     human,
     percent,
@@ -28,7 +27,6 @@ _COUNTERS = (
     ("global_atomic", "atomics"),
     ("global_reduction", "reductions"),
 )
-_UNITS = {"tensor": "tensor core", "sfu": "special functions"}
 
 
 def render(
@@ -72,8 +70,7 @@ class _Report:
         self._waves()
         self._totals()
         self._more_counters()
-        self._bytes()
-        self._operations()
+        self._moved()
         self._time()
         self._findings()
         self._accesses()
@@ -239,55 +236,11 @@ class _Report:
 
     # ------------------------------------------------------------ bytes and operations
 
-    def _bytes(self) -> None:
+    def _moved(self) -> None:
+        """Bytes, operations and branches."""
         self.page.blank()
-        compulsory = self.traffic.compulsory
-        known = traffic_findings.per_pointer(self.traffic)
-        for index, pointer in enumerate(known):
-            parts: list[str] = []
-            for verb, size, asked in (
-                ("read", pointer.read_bytes, pointer.read_asked),
-                ("written", pointer.write_bytes, pointer.write_asked),
-            ):
-                if size is None:
-                    parts.append(f"{verb}: unknown ({pointer.reason or 'no reason'})")
-                elif size:
-                    again = traffic_findings.again(asked, size)
-                    parts.append(f"{human(size)} {verb}{again}")
-            text = "; ".join(parts) or "not touched"
-            style = "warn" if "unknown" in text else ""
-            self.row("bytes" if index == 0 else "", (pointer.name, "address"), (f": {text}", style))
-        if not known:
-            self.row("bytes", ("none of global memory", "dim"))
-            return
-        totals: list[Segment] = [("in all, each 32-byte sector once: ", "")]
-        for verb, field in (("read", "read_bytes"), ("written", "write_bytes")):
-            size = getattr(compulsory, field)
-            totals.append((", " if verb == "written" else "", ""))
-            if size is None:
-                totals += [(f"{verb} ", ""), self.unknown(f"compulsory.{field}")]
-            else:
-                totals.append((f"{human(size)} {verb}", "title"))
-        self.row("", *totals)
-
-    def _operations(self) -> None:
-        traffic = self.traffic
-        if traffic.flops is None:
-            self.row("operations", self.unknown("flops"))
-        elif not traffic.flops:
-            self.row("operations", ("no floating-point operations", "dim"))
-        else:
-            units = [
-                f"{whole(n)} {_UNITS.get(unit, unit)}" for unit, n in traffic.flops_by_unit.items()
-            ]
-            self.row("operations", (f"{engineering(traffic.flops)}flop", "title"),
-                     (f": {', '.join(units)}", ""))  # fmt: skip
-        if traffic.arithmetic_intensity is not None:
-            self.row(
-                "intensity",
-                (f"{decimal(traffic.arithmetic_intensity)} flop/B", "title"),
-                (" over the bytes that must be moved", ""),
-            )
+        for label, segments in traffic_moved.lines(self.traffic, self.unknown):
+            self.row(label, *segments)
 
     def _time(self) -> None:
         time = self.traffic.time
@@ -396,5 +349,7 @@ def _words(row: Row) -> Iterable[Segment]:
         yield (", in a loop" if row.loop_depth == 1 else f", {row.loop_depth} loops deep", "loop")
     if row.requests == 0:
         yield (", never executed", "warn")
+    if row.pattern is not None and row.requests != 0:
+        yield (f", {row.pattern}", "")
     if row.condition is not None:
         yield (f", if {row.condition}", "")

@@ -438,6 +438,15 @@ class Access:
 
 
 @dataclass
+class Branch:
+    """A predicated branch executed once by the threads that stand at it, and those that take it."""
+
+    line: int
+    reached: np.ndarray
+    taken: np.ndarray
+
+
+@dataclass
 class Passes:
     """How often each thread of a block entered a loop, and how often it came to its start."""
 
@@ -454,6 +463,7 @@ class Trace:
     variables: dict[str, int]
     loops: dict[tuple[tuple[int, int, int], int], Passes]
     steps: int = 0
+    branches: list[Branch] = field(default_factory=list)
 
 
 # ---------------------------------------------------------------- memory
@@ -734,6 +744,8 @@ class _Block:
             self.all = bool(active.all())
             base = instruction.parts[0]
             if base == "bra":
+                if guard is not None:
+                    self.trace.branches.append(Branch(instruction.line, mask, active))
                 self._join(groups, instruction.target, active, pc)
                 self._join(groups, pc + 1, mask & ~active, pc)
                 continue

@@ -1,0 +1,130 @@
+"""Text on a launch's bytes, operations and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kanalyze.report import traffic_document as doc
+from kanalyze.report import traffic_findings
+from kanalyze.report.layout import NBSP, Segment, plural
+from kanalyze.report.traffic_rows import decimal, engineering, human, percent, whole
+
+Line = tuple[str, Sequence[Segment]]
+Unknown = Callable[[str], Segment]
+_UNITS = {"tensor": "tensor core", "sfu": "special functions"}
+_LEVELS = {"l1": "L1", "l2": "L2", "hbm": "HBM (compulsory bytes)"}
+_MOST_BRANCHES = 8
+
+
+def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    """Labels and segments, one pair a line; ``unknown`` says why a field is not known."""
+    yield from _bytes(traffic, unknown)
+    yield from _by_space(traffic, unknown)
+    yield from _operations(traffic, unknown)
+    yield from _intensity(traffic, unknown)
+    yield from _branches(traffic)
+
+
+def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    compulsory = traffic.compulsory
+    known = traffic_findings.per_pointer(traffic)
+    for index, pointer in enumerate(known):
+        parts: list[str] = []
+        for verb, size, asked in (
+            ("read", pointer.read_bytes, pointer.read_asked),
+            ("written", pointer.write_bytes, pointer.write_asked),
+        ):
+            if size is None:
+                parts.append(f"{verb}: unknown ({pointer.reason or 'no reason'})")
+            elif size:
+                again = traffic_findings.again(asked, size)
+                parts.append(f"{human(size)} {verb}{again}")
+        text = "; ".join(parts) or "not touched"
+        style = "warn" if "unknown" in text else ""
+        yield "bytes" if index == 0 else "", [(pointer.name, "address"), (f": {text}", style)]
+    if not known:
+        yield "bytes", [("none of global memory", "dim")]
+        return
+    totals: list[Segment] = [("in all, each 32-byte sector once: ", "")]
+    for verb, field in (("read", "read_bytes"), ("written", "write_bytes")):
+        size = getattr(compulsory, field)
+        totals.append((", " if verb == "written" else "", ""))
+        if size is None:
+            totals += [(f"{verb} ", ""), unknown(f"compulsory.{field}")]
+        else:
+            totals.append((f"{human(size)} {verb}", "title"))
+    yield "", totals
+
+
+def _by_space(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    """What threads move, in one line."""
+    segments: list[Segment] = []
+    for space, kinds in traffic.bytes_by_space.items():
+        if space == "spill" and set(kinds.values()) == {0}:
+            continue
+        segments += [("; " if segments else "", ""), (f"{space} ", "memory")]
+        for index, (kind, size) in enumerate(kinds.items()):
+            segments.append((f"{', ' if index else ''}{kind.replace('_', ' ')} ", ""))
+            if size is None:
+                segments.append(unknown(f"bytes_by_space.{space}.{kind}"))
+            else:
+                segments.append((f"{whole(size)}{NBSP}B", ""))
+    if segments:
+        yield "by threads", segments
+
+
+def _operations(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    if traffic.flops is None:
+        yield "operations", [unknown("flops")]
+    elif not traffic.flops:
+        yield "operations", [("no floating-point operations", "dim")]
+    else:
+        units = [
+            f"{whole(n)} {_UNITS.get(unit, unit)}" for unit, n in traffic.flops_by_unit.items()
+        ]
+        total = (f"{engineering(traffic.flops)}flop", "title")
+        yield "operations", [total, (f": {', '.join(units)}", "")]
+
+
+def _intensity(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    """At each level; nothing where there is nothing to say."""
+    if not traffic.flops:
+        for level in _LEVELS if traffic.flops == 0 else ():
+            unknown(f"intensity.{level}")  # of no interest
+        return
+    segments: list[Segment] = []
+    for level, name in _LEVELS.items():
+        value = traffic.intensity.get(level)
+        segments.append((f"{', ' if segments else ''}{name} ", ""))
+        if value is None:
+            segments.append(unknown(f"intensity.{level}"))
+        else:
+            segments.append((f"{decimal(value)} flop/B", "title"))
+    if traffic.arithmetic_intensity is None:
+        unknown("arithmetic_intensity")
+    yield "intensity", segments
+
+
+def _branches(traffic: doc.Traffic) -> Iterator[Line]:
+    """The branches that can split a warp."""
+    splitting = [b for b in traffic.branches if b.divergent_warps != 0]
+    for index, branch in enumerate(splitting[:_MOST_BRANCHES]):
+        source = branch.source
+        place = f"{source.file}:{source.line}, " if source is not None else ""
+        where: Segment = (f"{place}PTX line {branch.line}: ", "file")
+        yield "branches" if index == 0 else "", [where, _of_branch(branch)]
+    if len(splitting) > _MOST_BRANCHES:
+        rest = len(splitting) - _MOST_BRANCHES
+        yield "", [(f"{plural(rest, 'branch')} more: see --format json", "warn")]
+    others = len(traffic.branches) - len(splitting)
+    if others:
+        text = f"{plural(others, 'branch')} split no warp"
+        yield "" if splitting else "branches", [(text, "dim")]
+
+
+def _of_branch(branch: doc.BranchCounts) -> Segment:
+    split, warps = branch.divergent_warps, branch.executed_warps
+    if split is None or warps is None:
+        return (f"how many warps take both sides is unknown ({branch.reason})", "warn")
+    share = f" ({percent(100 * split / warps)})" if warps else ""
+    return (f"{whole(split)} of {whole(warps)} warp executions take both sides{share}", "warn")
