@@ -17,9 +17,9 @@ from kanalyze.address.bits import Bits
 from kanalyze.address.loops import WAITS_ON_MBARRIER, TripCount
 from kanalyze.address.reach import reach
 from kanalyze.address.readable import TOO_LONG, Reader
-from kanalyze.address.value import Value, leaves, unknown_reasons
+from kanalyze.address.value import Arrays, Value, leaves, unknown_reasons
 from kanalyze.launch import Launch
-from kanalyze.launched import Launched
+from kanalyze.launched import Launched, arrays_of
 from kanalyze.listing import listing
 from kanalyze.models import counts, lanes, roles, stages
 from kanalyze.models.branches import branches
@@ -107,6 +107,7 @@ def describe(
     sources: Sources,
     with_listing: bool,
     launch: Launch | None = None,
+    arrays: Arrays | None = None,
 ) -> Description:
     """Describe one kernel.
 
@@ -120,8 +121,12 @@ def describe(
         sources: cache of source files.
         with_listing: whether to make the annotated listing, too.
         launch: a launch, with which each access is counted.
+        arrays: pointers whose arrays are assumed; those of the launch, if left out.
     """
-    describer = _Describer(module, function, file, arguments, resources, notes, sources, launch)
+    describer = _Describer(
+        module, function, file, arguments, resources, notes, sources, launch,
+        arrays or arrays_of(function, launch),
+    )  # fmt: skip
     return describer.run(with_listing)
 
 
@@ -136,6 +141,7 @@ class _Describer:
         notes: tuple[str, ...],
         sources: Sources,
         launch: Launch | None,
+        arrays: Arrays | None,
     ):
         self.module = module
         self.function = function
@@ -148,7 +154,7 @@ class _Describer:
         self.cfg: Cfg = build(function)
         self.variables = {v.name: v for v in module.variables}
         self.variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}
-        self.found = addresses.find(self.cfg, self.variables)
+        self.found = addresses.find(self.cfg, self.variables, arrays)
         self.executed = reach(self.cfg, self.found.solved)
         self.required = self._block_extents()
         self.threads = self.required or (launch.block if launch is not None else None)

@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kanalyze.errors import InputError
+
+if TYPE_CHECKING:
+    from kanalyze.assuming import Assumption
+
+
+_ELEMENT = re.compile(r"\*(i|u|fp|bf)(1|8|16|32|64)(?:e\w+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchParam:
     """An argument: ``value`` is the number of a scalar or the address of a pointer (None: unknown).
 
-    ``bytes`` is the size of what a pointer points to.
+    ``bytes`` is the size of what a pointer points to, ``data`` what is assumed to lie there.
     """
 
     name: str
     type: str
     value: int | None
     bytes: int | None = None
+    data: Assumption | None = None
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it is the address of an array."""
+        return self.type.startswith("*") or self.bytes is not None
+
+    @property
+    def element(self) -> tuple[str | None, int | None]:
+        """Kind ("int", "float", "bits") and bytes of what a pointer points to, as far as known.
+
+        "bits" are types that NumPy has no name for, and bits of one byte each (``i1``).
+        """
+        found = _ELEMENT.fullmatch(self.type)
+        if found is None:
+            return None, None
+        kind, bits = found[1], int(found[2])
+        if kind == "bf" or bits < 8 or (kind == "fp" and bits == 8):
+            return "bits", max(1, bits // 8)
+        return "float" if kind == "fp" else "int", bits // 8
 
 
 @dataclass(frozen=True, slots=True)

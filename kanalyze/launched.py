@@ -13,7 +13,7 @@ from kanalyze.address.accesses import AccessValue, Addresses
 from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
 from kanalyze.address.parts import Array, Parts, TooLargeError
 from kanalyze.address.reach import reach
-from kanalyze.address.value import Value, leaves
+from kanalyze.address.value import Arrays, Value, array_of, in_order, leaves, pointer_of
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.footprint import Footprint
@@ -76,12 +76,17 @@ class Launched:
     ):
         self.cfg = cfg
         self.found = found
-        self.launch = launch
+        self.launch = launch = _unwritten(cfg.function, found, launch)
         self.executed = reach(cfg, found.solved)
         self.params = {
             (parameter.name, 0): given.value
             for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
             if given.value is not None
+        }
+        self.arrays = {
+            parameter.name: given.data
+            for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
+            if given.data is not None
         }
         self.addresses = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
@@ -199,6 +204,32 @@ class Launched:
         """The headers of the loops around an access, outermost first: the axes of `place`."""
         return tuple(self._grid(access.block)[0].loops)
 
+    def outside(self, access: AccessValue, low: int, high: int) -> int:
+        """How often a thread accesses something below address ``low``, or ``high`` and beyond.
+
+        Raises:
+            UnknownValueError, TooLargeError: the addresses are not known, or too many.
+        """
+        grid, _ = self._grid(access.block)
+        where, condition, _ = self.place(access)
+        above = grid.beyond(where, high - (access.row.bytes_per_thread or 1) + 1)
+        below = grid.beyond(parts.scale(where, -1), 1 - low)
+        return self._executions(grid, both(condition, either(above, below))).threads
+
+    def drawn(self, access: AccessValue) -> bool:
+        """Whether what an access costs depends on array elements that are drawn."""
+        names = {name for name, data in self.arrays.items() if data.drawn}
+        if not names:
+            return False
+        values = [access.address, self.executed[access.block]]
+        values += [access.condition] if access.condition is not None else []
+        for loop in self.cfg.loops:
+            if access.block in loop.body:
+                trip = self.found.solved.trips[loop.header]
+                values += [self.executed[loop.header]]
+                values += [v for v in (trip.count, trip.goes_on) if v is not None]
+        return any(node.op == "load" and array_of(node) in names for node in in_order(values))
+
     def span(self, access: AccessValue) -> tuple[int, int]:
         """The lowest and the highest address that the access can have, whatever its condition."""
         grid, _ = self._grid(access.block)
@@ -275,7 +306,38 @@ class Launched:
         return grid.condition(pool.make("or", 1, first, went_on))
 
     def _over(self, loops: dict[int, int]) -> Grid:
-        return Grid(self.launch.grid, self.launch.block, self.params, self.addresses, loops)
+        launch = self.launch
+        return Grid(launch.grid, launch.block, self.params, self.addresses, loops, self.arrays)
+
+
+def arrays_of(function: ir.Function, launch: Launch | None) -> Arrays | None:
+    """The pointers of a launch and those whose arrays are known; None where no array is."""
+    if launch is None or all(param.data is None for param in launch.params):
+        return None
+    pairs = list(zip(function.parameters, launch.params, strict=False))
+    return Arrays(
+        frozenset(p.name for p, given in pairs if given.is_pointer),
+        frozenset(p.name for p, given in pairs if given.data is not None),
+    )
+
+
+def _unwritten(function: ir.Function, found: Addresses, launch: Launch) -> Launch:
+    """The launch without what is assumed of arrays that the kernel itself writes."""
+    arrays = arrays_of(function, launch)
+    if arrays is None:
+        return launch
+    written = {
+        pointer_of(access.address, arrays)
+        for access in found.accesses
+        if access.row.kind not in ("load", "async_copy", "bulk_load", "prefetch")
+        and access.row.space in ("global", "generic")
+    }
+    names = [parameter.name for parameter in function.parameters]
+    params = [
+        replace(param, data=None) if name in written else param
+        for name, param in zip(names, launch.params, strict=False)
+    ]
+    return replace(launch, params=tuple(params))
 
 
 def _widened(address: Value) -> Iterator[Value]:

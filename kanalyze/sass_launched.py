@@ -287,6 +287,7 @@ class _Axes(Launched):
         self.reach = reach
         self.executed = reach.found
         self.params = params
+        self.arrays = {}
         self.addresses = {}
         self._grids = {}
         self.headers = {loop.header for loop in cfg.loops}

@@ -21,7 +21,7 @@ LAYERS = [
     ("cli", "__main__"),
     ("estimating",),
     ("pipeline", "decoding"),
-    ("totals", "executed"),
+    ("totals", "executed", "draws"),
     ("describe", "machine"),
     ("launched", "sass_launched"),
     ("listing", "naming", "sass_section"),
@@ -29,7 +29,7 @@ LAYERS = [
     ("models",),
     ("address",),
     ("ptx", "sass", "cubin", "cuda", "inputs", "compile", "_triton", "dumps", "names", "records"),
-    ("kernelfile", "userfile", "specialize", "tools", "launch", "source", "devices"),
+    ("kernelfile", "userfile", "specialize", "tools", "assuming", "launch", "source", "devices"),
     ("cache",),
     ("errors", "_bundled", "schemas"),
 ]

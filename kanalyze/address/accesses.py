@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kanalyze.address.loops import Solved, solve
 from kanalyze.address.registers import Request, follow
-from kanalyze.address.value import Pool, Value, unknown_reasons
+from kanalyze.address.value import Arrays, Pool, Value, unknown_reasons
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
@@ -46,12 +46,13 @@ class Addresses:
     solved: Solved
 
 
-def find(cfg: Cfg, variables: Mapping[str, ir.Variable]) -> Addresses:
+def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None = None) -> Addresses:
     """Evaluate the address and the condition of every memory instruction of a function.
 
     Args:
         cfg: the function's control-flow graph.
         variables: variables in sight, by name.
+        arrays: pointer parameters, where the contents of some are assumed.
     """
     pool = Pool()
     rows: list[tuple[Request, table.MemoryAccess]] = []
@@ -61,7 +62,7 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable]) -> Addresses:
             if row is not None and row.space not in NOT_ACCESSES and row.address is not None:
                 rows.append((_request(instruction, row), row))
     rows.sort(key=lambda pair: pair[0].instruction.pos)
-    registers = follow(cfg, pool, [request for request, _ in rows], variables)
+    registers = follow(cfg, pool, [request for request, _ in rows], variables, arrays)
     solved = solve(registers)
     accesses = []
     for (request, row), answer in zip(rows, registers.answers, strict=True):

@@ -10,12 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.parts import Array, Parts, TooLargeError
-from kanalyze.address.value import Value, in_order
+from kanalyze.address.value import Value, array_of, in_order
+
+if TYPE_CHECKING:
+    from kanalyze.assuming import Assumption
 
 Triple = tuple[int, int, int]
 BLOCK, THREAD = 0, 1  # axes; iterations of loops follow, outermost first
@@ -105,6 +109,7 @@ class Grid:
         addresses: variable name → address (in its own state space).
         loops: header block of each loop around the access → its greatest number of iterations,
             outermost first.
+        arrays: pointer parameter → what its array is assumed to hold.
     """
 
     grid: Triple
@@ -112,6 +117,7 @@ class Grid:
     params: Mapping[tuple[str, int], int]
     addresses: Mapping[str, int]
     loops: Mapping[int, int]
+    arrays: Mapping[str, Assumption] = field(default_factory=dict)
     _values: dict[Value, Parts | Condition] = field(default_factory=dict)
 
     @property
@@ -202,6 +208,18 @@ class Grid:
 
     # ------------------------------------------------------------ operations
 
+    def _loaded(self, node: Value) -> Parts:
+        """What an array holds at each address."""
+        name = array_of(node)
+        if name is None or name not in self.arrays:
+            raise UnknownValueError(node.payload.reason)
+        start = self.params.get((name, 0))
+        if start is None:
+            raise UnknownValueError(f"argument {name} is not given")
+        places = parts.add(self._number_of(node.args[0]), parts.number(-start, self.dimensions))
+        offsets = parts.dense(parts.in_range(places, 64, signed=True))
+        return parts.of_arrays([self.arrays[name].read(offsets, node.bits // 8)])
+
     def _as_number(self, condition: Condition) -> Parts:
         return parts.of_arrays([spread(condition, self.dimensions)])
 
@@ -231,6 +249,8 @@ class Grid:
 
     def _node(self, node: Value) -> Parts | Condition:
         op, args = node.op, node.args
+        if op == "load":
+            return self._loaded(node)
         if node.bits == 1 and op in ("and", "or", "xor"):
             left, right = (self._condition_of(a) for a in args)
             if op == "xor":

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kanalyze.address.isa import FlowBlock, Lookup, negation, resize
 from kanalyze.address.transfer import TRANSFER, Context, NotModelled, opposite, type_bits
-from kanalyze.address.value import Pool, Value
+from kanalyze.address.value import Arrays, Loaded, Pool, Value
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.special import special_register
 
+_MAY_CHANGE = {"volatile", "relaxed", "acquire", "mmio"}
 _TYPE_BITS = re.compile(r"\D*(\d+)")
 
 
@@ -23,10 +24,19 @@ class PtxIsa:
         cfg: its control-flow graph.
         pool: where values are made.
         variables: the variables in sight, by name.
+        arrays: pointer parameters, where the contents of some are assumed: what is loaded from
+            global memory is then followed.
     """
 
-    def __init__(self, cfg: Cfg, pool: Pool, variables: Mapping[str, ir.Variable]):
+    def __init__(
+        self,
+        cfg: Cfg,
+        pool: Pool,
+        variables: Mapping[str, ir.Variable],
+        arrays: Arrays | None = None,
+    ):
         self.cfg = cfg
+        self.arrays = arrays
         self.pool = pool
         self.variables = variables
         self.parameters = {p.name: p for p in cfg.function.parameters}
@@ -61,7 +71,8 @@ class PtxIsa:
 
     def sources(self, instruction: ir.Instruction) -> tuple[str, ...]:
         """See `Isa`."""
-        if instruction.base in TRANSFER or instruction.guard is not None:
+        followed = instruction.base in TRANSFER or self._is_followed(instruction)
+        if followed or instruction.guard is not None:
             return self._names(table.uses(instruction), instruction)
         return ()
 
@@ -161,6 +172,8 @@ class PtxIsa:
         access = table.memory_access(instruction)
         if access is not None and access.space == "param" and access.kind == "load":
             return self._load_parameter(instruction, access, len(written))
+        if access is not None and self._is_followed(instruction):
+            return self._load(instruction, access, lookup)
         transfer = TRANSFER.get(instruction.base)
         reason = _reason(instruction, access)
         if transfer is not None:
@@ -206,6 +219,37 @@ class PtxIsa:
                 moved = self.pool.make("shru", whole.bits, whole, shift)
                 pieces.append(self.pool.make("trunc", width, moved))
         return pieces
+
+    def _is_followed(self, instruction: ir.Instruction) -> bool:
+        """Whether an instruction reads global memory that is the same all through the launch."""
+        if self.arrays is None or instruction.base not in ("ld", "ldu"):
+            return False
+        access = table.memory_access(instruction)
+        assert access is not None
+        return (
+            access.space in ("global", "generic")
+            and access.element_bits in (8, 16, 32, 64)
+            and access.address is not None
+            and not _MAY_CHANGE & set(instruction.parts)
+        )
+
+    def _load(
+        self, instruction: ir.Instruction, access: table.MemoryAccess, lookup: Lookup
+    ) -> list[Value]:
+        """What global memory holds: one value for each register that is written."""
+        assert self.arrays is not None
+        assert access.address is not None
+        loaded = Loaded(_reason(instruction, access), self.arrays)
+        first = self.read(instruction, access.address, 64, lookup)
+        target = instruction.operands[0]
+        items = target.items if isinstance(target, ir.Vector) else (target,)
+        values = []
+        for index, item in enumerate(items):
+            if item != ir.Name("_"):
+                step = self.pool.const(index * access.element_bits // 8, 64)
+                address = self.pool.make("add", 64, first, step)
+                values.append(self.pool.load(address, access.element_bits, loaded))
+        return values
 
     def _load_parameter(
         self, instruction: ir.Instruction, access: table.MemoryAccess, count: int

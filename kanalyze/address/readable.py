@@ -15,7 +15,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from kanalyze.address.bits import Bits
-from kanalyze.address.value import Value, in_order
+from kanalyze.address.value import Value, array_of, in_order
 
 Monomial = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z_$%][\w.$%]*$")
@@ -193,6 +193,8 @@ class Reader:
                 return _atom(f"<{node.payload[1]}>")
             case "phi":
                 return _atom("<carried around a loop>")
+            case "load":
+                return self._element(node)
             case "add":
                 return self._narrow(node, _sum(args[0], args[1]))
             case "sub":
@@ -234,6 +236,17 @@ class Reader:
                 return _atom(f"({_operand(args[0])} {sign} {_operand(args[1])})")
             case _:
                 return _atom(f"({self.condition(node)})")
+
+    def _element(self, node: Value) -> Polynomial:
+        """An element of an array: ``index[ctaid.x]``."""
+        array, size = array_of(node), node.bits // 8
+        if array is None:
+            return _atom(f"<{node.payload.reason}>")
+        name = self.names.get(array, array)
+        index = _sum(self._polynomials[node.args[0]], _atom(name), -1)
+        if _content(index) % size:
+            return _atom(f"u{node.bits}({name} + {_print(index)})")
+        return _atom(f"{name}[{_print(_divided(index, size))}]")
 
     def _narrow(self, node: Value, value: Polynomial) -> Polynomial:
         """Arithmetic of 8 and 16 bits wraps in practice: said unless it cannot.

@@ -17,7 +17,7 @@ import networkx as nx
 
 from kanalyze.address.isa import Flow, Isa, Lookup, resize
 from kanalyze.address.ptx_isa import PtxIsa
-from kanalyze.address.value import Pool, Value
+from kanalyze.address.value import Arrays, Pool, Value
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg, Loop
 
@@ -63,6 +63,7 @@ def follow(
     pool: Pool,
     wanted: Iterable[Request],
     variables: Mapping[str, ir.Variable],
+    arrays: Arrays | None = None,
 ) -> Registers:
     """Find the values of the wanted operands of PTX (loop-carried ones still as ``phi`` leaves).
 
@@ -71,8 +72,9 @@ def follow(
         pool: where values are made.
         wanted: the operands whose values are needed.
         variables: the variables in sight of the function, by name.
+        arrays: see `PtxIsa`.
     """
-    return follow_code(cfg, PtxIsa(cfg, pool, variables), pool, wanted)
+    return follow_code(cfg, PtxIsa(cfg, pool, variables, arrays), pool, wanted)
 
 
 def follow_code(cfg: Flow, isa: Isa, pool: Pool, wanted: Iterable[Request]) -> Registers:

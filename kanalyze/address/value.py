@@ -11,14 +11,13 @@ them as a person would write them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.uint64]
+from kanalyze.address.arithmetic import Array, mask, operate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +26,8 @@ class Value:
 
     Leaves: ``const`` (payload: the unsigned number), ``param`` (name, byte offset), ``special``
     (``"tid.x"``), ``iter`` (index of a loop), ``phi`` (only while values are being found),
-    ``address`` (name of a variable), ``unknown`` (key, reason).
+    ``address`` (name of a variable), ``unknown`` (key, reason). A ``load`` has an operand, the
+    address in global memory that it reads, and a payload (`Loaded`).
     """
 
     op: str
@@ -48,6 +48,22 @@ class Value:
     def unsigned(self) -> int | None:
         """The number as an unsigned integer, if this is a constant."""
         return self.payload if self.op == "const" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Pointer parameters (names in the PTX), and those of them whose contents are assumed."""
+
+    pointers: frozenset[str]
+    assumed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a ``load`` carries: why its value is not known where its array is not assumed."""
+
+    reason: str
+    arrays: Arrays
 
 
 class Pool:
@@ -95,6 +111,10 @@ class Pool:
     def unknown(self, key: object, reason: str, bits: int) -> Value:
         """A value that cannot be known statically; ``key`` tells apart two of the same reason."""
         return self._leaf("unknown", bits, (key, reason))
+
+    def load(self, address: Value, bits: int, loaded: Loaded) -> Value:
+        """What global memory holds at ``address``."""
+        return self._intern("load", bits, (address,), loaded)
 
     # ------------------------------------------------------------ operations
 
@@ -190,6 +210,8 @@ class Pool:
             new = [done[a] for a in node.args]
             if all(a is b for a, b in zip(new, node.args, strict=True)):
                 done[node] = node
+            elif node.op == "load":
+                done[node] = self.load(new[0], node.bits, node.payload)
             else:
                 done[node] = self.make(node.op, node.bits, *new)
         return [done[root] for root in roots]
@@ -220,116 +242,43 @@ def leaves(value: Value, op: str) -> list[Value]:
 
 def unknown_reasons(value: Value) -> list[str]:
     """Why ``value`` is not known: the distinct reasons of its unknown leaves; empty if it is."""
-    return list(dict.fromkeys(leaf.payload[1] for leaf in leaves(value, "unknown")))
+    reasons: dict[str, None] = {}
+    for node in in_order([value]):
+        if node.op == "unknown":
+            reasons[node.payload[1]] = None
+        elif node.op == "load" and array_of(node) is None and not leaves(node, "phi"):
+            reasons[node.payload.reason] = None
+    return list(reasons)
+
+
+def array_of(load: Value) -> str | None:
+    """The parameter whose array a ``load`` reads, if its contents are assumed."""
+    arrays: Arrays = load.payload.arrays
+    pointer = pointer_of(load.args[0], arrays)
+    return pointer if pointer in arrays.assumed else None
+
+
+def pointer_of(address: Value, arrays: Arrays) -> str | None:
+    """The only pointer that an address depends on, other than through loaded numbers."""
+    seen: set[Value] = set()
+    found: set[str] = set()
+    pending = [address]
+    while pending:
+        node = pending.pop()
+        if node.op == "param" and node.payload[0] in arrays.pointers:
+            found.add(node.payload[0])
+        elif node.op != "load" and node not in seen:
+            seen.add(node)
+            pending += node.args
+    return found.pop() if len(found) == 1 else None
 
 
 # ---------------------------------------------------------------- evaluation
 
 
-def _mask(bits: int) -> np.uint64:
-    return np.uint64((1 << bits) - 1)
-
-
-def _signed(x: Array, bits: int) -> npt.NDArray[np.int64]:
-    """The lanes of ``x`` (``bits`` wide, unsigned) as signed numbers."""
-    shift = np.int64(64 - bits)
-    result: npt.NDArray[np.int64] = (x.astype(np.int64) << shift) >> shift
-    return result
-
-
-def _shift_left(x: Array, y: Array, bits: int) -> Array:
-    amount = np.minimum(y, np.uint64(63))
-    return np.where(y >= bits, np.uint64(0), x << amount)
-
-
-def _shift_right(x: Array, y: Array, bits: int) -> Array:
-    amount = np.minimum(y, np.uint64(63))
-    return np.where(y >= bits, np.uint64(0), x >> amount)
-
-
-def _shift_right_signed(x: Array, y: Array, bits: int) -> Array:
-    amount = np.minimum(y, np.uint64(bits - 1)).astype(np.int64)
-    return (_signed(x, bits) >> amount).astype(np.uint64)
-
-
-def _divide(x: Array, y: Array) -> Array:
-    """Unsigned division; by zero: all ones, as the hardware's 32-bit division gives."""
-    safe = np.where(y == 0, np.uint64(1), y)
-    return np.where(y == 0, _mask(64), x // safe)
-
-
-def _remainder(x: Array, y: Array) -> Array:
-    safe = np.where(y == 0, np.uint64(1), y)
-    return np.where(y == 0, x, x % safe)
-
-
-def _divide_signed(x: Array, y: Array, bits: int) -> tuple[Array, Array]:
-    """Quotient and remainder, rounded toward zero."""
-    a, b = _signed(x, bits), _signed(y, bits)
-    q = _divide(np.abs(a).astype(np.uint64), np.abs(b).astype(np.uint64))
-    quotient: Array = np.where((a < 0) != (b < 0), (~q) + np.uint64(1), q).astype(np.uint64)
-    return quotient, x - quotient * y
-
-
-def _multiply_high(x: Array, y: Array, bits: int, signed: bool) -> Array:
-    if bits <= 32:
-        if signed:
-            return ((_signed(x, bits) * _signed(y, bits)) >> np.int64(bits)).astype(np.uint64)
-        return (x * y) >> np.uint64(bits)
-    low = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
-    middle = x1 * y0 + ((x0 * y0) >> half)
-    cross = x0 * y1 + (middle & low)
-    high: Array = x1 * y1 + (middle >> half) + (cross >> half)
-    if signed:
-        high = high - np.where(_signed(x, 64) < 0, y, np.uint64(0))
-        high = high - np.where(_signed(y, 64) < 0, x, np.uint64(0))
-    return high
-
-
-# op -> function of (operands, width of the operands); results are masked by the caller.
-_OPERATIONS: dict[str, Callable[[list[Array], int], Any]] = {
-    "add": lambda a, w: a[0] + a[1],
-    "sub": lambda a, w: a[0] - a[1],
-    "mul": lambda a, w: a[0] * a[1],
-    "mulhu": lambda a, w: _multiply_high(a[0], a[1], w, signed=False),
-    "mulhs": lambda a, w: _multiply_high(a[0], a[1], w, signed=True),
-    "and": lambda a, w: a[0] & a[1],
-    "or": lambda a, w: a[0] | a[1],
-    "xor": lambda a, w: a[0] ^ a[1],
-    "shl": lambda a, w: _shift_left(a[0], a[1], w),
-    "shru": lambda a, w: _shift_right(a[0], a[1], w),
-    "shrs": lambda a, w: _shift_right_signed(a[0], a[1], w),
-    "divu": lambda a, w: _divide(a[0], a[1]),
-    "remu": lambda a, w: _remainder(a[0], a[1]),
-    "divs": lambda a, w: _divide_signed(a[0], a[1], w)[0],
-    "rems": lambda a, w: _divide_signed(a[0], a[1], w)[1],
-    "minu": lambda a, w: np.minimum(a[0], a[1]),
-    "maxu": lambda a, w: np.maximum(a[0], a[1]),
-    "mins": lambda a, w: np.where(_signed(a[0], w) <= _signed(a[1], w), a[0], a[1]),
-    "maxs": lambda a, w: np.where(_signed(a[0], w) >= _signed(a[1], w), a[0], a[1]),
-    "eq": lambda a, w: a[0] == a[1],
-    "ne": lambda a, w: a[0] != a[1],
-    "ltu": lambda a, w: a[0] < a[1],
-    "leu": lambda a, w: a[0] <= a[1],
-    "lts": lambda a, w: _signed(a[0], w) < _signed(a[1], w),
-    "les": lambda a, w: _signed(a[0], w) <= _signed(a[1], w),
-    "zext": lambda a, w: a[0],
-    "trunc": lambda a, w: a[0],
-    "sext": lambda a, w: _signed(a[0], w).astype(np.uint64),
-    "select": lambda a, w: np.where(a[0] != 0, a[1], a[2]),
-    "popc": lambda a, w: sum((a[0] >> np.uint64(i)) & np.uint64(1) for i in range(w)),
-}
-
-OPERATIONS = frozenset(_OPERATIONS)
-
-
 def evaluate_op(op: str, bits: int, args: tuple[Value, ...], operands: list[Array]) -> Array:
     """One operation on arrays of unsigned lanes; the result is masked to ``bits``."""
-    width = args[0].bits
-    result = np.asarray(_OPERATIONS[op](operands, width)).astype(np.uint64)
-    return result & _mask(bits)
+    return operate(op, bits, args[0].bits, operands)
 
 
 def evaluate(
@@ -376,5 +325,5 @@ def evaluate(
             lanes = np.asarray([int(x) & (2**64 - 1) for x in lanes.ravel()], np.uint64).reshape(
                 lanes.shape
             )
-        done[node] = np.asarray(lanes & _mask(node.bits), np.uint64)
+        done[node] = np.asarray(lanes & mask(node.bits), np.uint64)
     return [done[root] for root in roots]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.command("traffic")
 @click.argument("target", metavar="[TARGET]", required=False, shell_complete=shared.complete_target)
 @shared.target_options
+@shared.assume_option
 @click.option(
     "--device",
     metavar="NAME",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 def command(
     target: str | None,
     options: shared.TargetOptions,
+    assume: dict[str, str],
     device: str | None,
     kernel: str | None,
     every: bool,
@@ -64,12 +66,13 @@ def command(
       kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
       kanalyze traffic --launch records/softmax_8192x781.json
       kanalyze traffic kernel.ptx --launch record.json --format json
+      kanalyze traffic --launch gather.json --assume index=uniform:0:50000
     """
     from kanalyze.estimating import estimate
 
     launch = options.launch()
     found, unread, cubin = _read(target, options, launch, lenient)
-    traffic = estimate(found, launch, device=device, kernel=kernel, cubin=cubin)
+    traffic = estimate(found, launch, device=device, kernel=kernel, cubin=cubin, assume=assume)
     if format_ == "json":
         from kanalyze.report.as_json import dumps
 

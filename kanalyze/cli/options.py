@@ -85,6 +85,32 @@ def _settings(
     return found
 
 
+def _assumptions(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, what = text.partition("=")
+        if not equals or not name.strip() or not what.strip():
+            raise click.BadParameter(f"'{text}' is not PTR=WHAT", context, parameter)
+        if name.strip() in found:
+            raise click.BadParameter(f"{name} is said twice", context, parameter)
+        found[name.strip()] = what.strip()
+    return found
+
+
+assume_option = click.option(
+    "--assume",
+    metavar="PTR=WHAT",
+    multiple=True,
+    callback=_assumptions,
+    help="What the array behind a pointer holds, where addresses or branches depend on it: "
+    "uniform:LO:HI (LO <= x < HI, drawn), const:VALUE, zero, range, range:START:STEP, or an .npy "
+    "file. PTR is a parameter's name, or its place from 0. Repeatable.",
+)
+"""``--assume PTR=WHAT``."""
+
+
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """One decorator for several options, which the help then shows in this order."""
 

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from kanalyze.address.arithmetic import Array
 from kanalyze.address.loops import Solved
 from kanalyze.address.transfer import warp_uniform
-from kanalyze.address.value import Array, Value, evaluate_op, in_order, unknown_reasons
+from kanalyze.address.value import Value, evaluate_op, in_order, unknown_reasons
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.instructions import is_terminator
@@ -198,7 +199,7 @@ def _level(value: Value, threads: Mapping[str, Array]) -> tuple[int, str | None]
     level = facts[value].level
     if level < _NOT_KNOWN:
         return level, None
-    hidden = (n for n in in_order([value]) if n.op in ("unknown", "phi"))
+    hidden = (n for n in in_order([value]) if n.op in ("unknown", "phi", "load"))
     reasons = [r for n in hidden if facts[n].level == _NOT_KNOWN for r in _reasons(n)]
     return level, reasons[0] if reasons else None
 
@@ -210,11 +211,13 @@ def _reasons(node: Value) -> list[str]:
 def _of_node(node: Value, args: list[_Fact], threads: Mapping[str, Array]) -> _Fact:
     if not node.args:
         return _of_leaf(node, threads)
+    level = max(fact.level for fact in args)
+    if node.op == "load":
+        return _Fact(_NOT_KNOWN if unknown_reasons(node) else level, None, level <= _SAME_IN_WARP)
     parts = [fact.lanes for fact in args]
     lanes = [part for part in parts if part is not None]
     if len(lanes) == len(parts):
         return _of_lanes(evaluate_op(node.op, node.bits, node.args, _alike(lanes)))
-    level = max(fact.level for fact in args)
     if level == _BY_LANE and _drops_low_bits(node, args):
         level = _SAME_IN_WARP
     return _Fact(level, None, level <= _SAME_IN_WARP or _in_warps(node, args),

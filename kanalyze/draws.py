@@ -1,0 +1,126 @@
+"""Estimates under assumptions on data: what is said of them, and several draws as one estimate.
+
+What: where elements of arrays are drawn, a launch is counted for several draws; the document is
+that of the draw with the median of sectors and wavefronts, and ``interval`` has the least and the
+greatest of each counter that depends on them.
+Limits: a range over draws is no bound: other data of the same kind may lie outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kanalyze.address.grid import UnknownValueError
+from kanalyze.address.parts import TooLargeError
+from kanalyze.address.value import pointer_of
+from kanalyze.assuming import DRAWS, Assumption
+from kanalyze.errors import InputError, UsageError
+from kanalyze.launch import Launch
+from kanalyze.launched import Launched, arrays_of
+from kanalyze.report import traffic_document as doc
+
+_COUNTERS = {
+    "load": ("load",),
+    "async_copy": ("load",),
+    "store": ("store",),
+    "atomic": ("atomic", "reduction"),
+    "reduction": ("reduction",),
+}
+
+
+def said(given: Launch, launched: Launched) -> Iterator[str]:
+    """What is assumed of each array, in words."""
+    for param, used in zip(given.params, launched.launch.params, strict=True):
+        if param.data is None:
+            continue
+        if used.data is None:
+            yield f"{param.name}: {param.data.text} is not used: the kernel writes to it"
+        else:
+            yield f"{param.name}: {_words(param.data)}"
+
+
+def _words(data: Assumption) -> str:
+    if data.data is not None and data.element_bytes:
+        elements = (data.length or 0) // data.element_bytes
+        return f"{data.text}, {elements:,} elements of {data.dtype}"
+    if data.kind == "uniform" and data.drawn:
+        return (
+            f"each element drawn from {data.first:,} to {data.first + data.span - 1:,} "
+            f"({data.text}): what depends on it is an estimate, the middle one of {DRAWS} draws "
+            f"(seeds {data.seed} to {data.seed + DRAWS - 1})"
+        )
+    if data.step == 0:
+        return f"all elements are {data.first}"
+    start = f"{data.first} + " if data.first else ""
+    return f"element i is {start}{'' if data.step == 1 else f'{data.step}*'}i"
+
+
+def check(launched: Launched) -> None:
+    """Check that arrays of known length are as long as the launch reads.
+
+    Raises:
+        InputError: a file is shorter.
+        UsageError: an array that was handed over is shorter.
+    """
+    arrays = arrays_of(launched.cfg.function, launched.launch)
+    if arrays is None:
+        return
+    params = dict(
+        zip(
+            [p.name for p in launched.cfg.function.parameters], launched.launch.params, strict=False
+        )
+    )
+    for access in launched.found.accesses:
+        name = pointer_of(access.address, arrays)
+        param = params.get(name) if name is not None else None
+        data = param.data if param is not None else None
+        if param is None or param.value is None or data is None or data.length is None:
+            continue
+        try:
+            times = launched.outside(access, param.value, param.value + data.length)
+        except (UnknownValueError, TooLargeError):
+            continue
+        if times:
+            elements = data.length // (data.element_bytes or 1)
+            message = (
+                f"{elements:,} elements of {data.dtype}, fewer than the launch reads of "
+                f"{param.name}: outside of them are {times:,} of the loads in PTX line "
+                f"{access.instruction.pos.line}"
+            )
+            if data.text.endswith(".npy"):
+                raise InputError(message, file=data.text)
+            raise UsageError(message)
+
+
+def concerned(launched: Launched) -> set[str]:
+    """The stems of the counters that depend on elements that are drawn: ``global_load``."""
+    found: set[str] = set()
+    for access in launched.found.accesses:
+        if launched.drawn(access):
+            spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
+            kinds = _COUNTERS.get(access.row.kind, ())
+            found |= {f"{space}_{kind}" for space in spaces for kind in kinds}
+    return found
+
+
+def central(draws: Sequence[doc.Traffic], stems: set[str]) -> doc.Traffic:
+    """One document of several draws.
+
+    Args:
+        draws: the estimates, one for each.
+        stems: of the counters that depend on what is drawn, see `concerned`.
+    """
+
+    def cost(traffic: doc.Traffic) -> int:
+        names = [n for n in traffic.counters if n.endswith(("sectors", "wavefronts"))]
+        return sum(traffic.counters[name] or 0 for name in names)
+
+    middle = sorted(draws, key=cost)[len(draws) // 2]
+    interval = dict(middle.interval)
+    for name in middle.counters:
+        known = [v for v in (traffic.counters[name] for traffic in draws) if v is not None]
+        depends = len(set(known)) > 1 or name.startswith(tuple(stems))
+        if len(known) == len(draws) and depends:
+            interval[name] = (min(known), max(known))
+    return replace(middle, interval=interval, assumptions=draws[0].assumptions)
