@@ -116,3 +116,39 @@ def reference(tensors, shape):
         hidden = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(hidden, float("-inf"))
     return {"o_ptr": torch.softmax(scores, dim=-1) @ v}
+
+
+def bound(dtype, roundoff):
+    # The weights are rounded, and the output; of fp32 operands the lower 13 bits are lost.
+    return 2**-9 if dtype == "fp32" else 2 * roundoff[dtype] + 16 * roundoff["fp32"]
+
+
+def rivals(tensors, shape):
+    import torch
+
+    q, k, v = tensors["q_ptr"], tensors["k_ptr"], tensors["v_ptr"]
+    causal, T = bool(shape["causal"]), shape["T"]
+    hidden = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1) if causal else None
+
+    def standard(q, k, v):
+        scores = q @ k.transpose(-1, -2) * shape["D"] ** -0.5
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, float("-inf"))
+        return torch.softmax(scores, dim=-1) @ v
+
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return {
+        "standard": lambda: standard(q, k, v),
+        "SDPA": lambda: attention(q, k, v, is_causal=causal),
+    }
+
+
+BATCH_DIMS = 2
+CHECKS = (
+    {"B": 1, "H": 1, "T": 1, "D": 64, "causal": 1},
+    {"B": 2, "H": 8, "T": 1000, "D": 64, "causal": 0},
+    {"B": 2, "H": 8, "T": 1000, "D": 128, "causal": 1},
+    {"B": 1, "H": 4, "T": 333, "D": 32, "causal": 1},
+    {"B": 1, "H": 2, "T": 257, "D": 96, "causal": 0},
+    {"B": 1, "H": 2, "T": 130, "D": 40, "causal": 1},
+)

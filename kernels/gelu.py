@@ -45,3 +45,28 @@ def reference(tensors, shape):
     import torch
 
     return {"y_ptr": torch.nn.functional.gelu(tensors["x_ptr"], approximate="tanh")}
+
+
+def bound(dtype, roundoff):
+    # The output is rounded once; the arithmetic is fp32.
+    return roundoff[dtype] + 16 * roundoff["fp32"]
+
+
+def rivals(tensors, shape):
+    import torch
+
+    x = tensors["x_ptr"]
+
+    def written_out(x):
+        return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+    compiled = torch.compile(written_out, dynamic=False)
+    return {
+        "naive": lambda: written_out(x),
+        "F.gelu": lambda: torch.nn.functional.gelu(x, approximate="tanh"),
+        "torch.compile": lambda: compiled(x),
+    }
+
+
+BATCH_DIMS = 1
+CHECKS = ({"n": 1}, {"n": 4097}, {"n": 33554431}, {"n": 2148532229, "dtype": "fp16"})  # > 2**31

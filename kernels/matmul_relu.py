@@ -93,3 +93,28 @@ def grid(shape, constexprs):
 
 def reference(tensors, shape):
     return {"c_ptr": (tensors["a_ptr"] @ tensors["b_ptr"]).relu()}
+
+
+def bound(dtype, roundoff):
+    # fp32 operands lose their lower 13 bits: each is off by up to 2**-10, a product by 2**-9.
+    return 2**-9 if dtype == "fp32" else roundoff[dtype] + 16 * roundoff["fp32"]
+
+
+def rivals(tensors, shape):
+    import torch
+
+    a, b = tensors["a_ptr"], tensors["b_ptr"]
+
+    def built_in(a, b):
+        return torch.relu(a @ b)
+
+    compiled = torch.compile(built_in, dynamic=False)
+    return {"relu(a @ b)": lambda: built_in(a, b), "torch.compile": lambda: compiled(a, b)}
+
+
+CHECKS = (
+    {"M": 1, "N": 1, "K": 1},
+    {"M": 129, "N": 127, "K": 65},
+    {"M": 1000, "N": 1001, "K": 1003},
+    {"M": 1000, "N": 1008, "K": 1040, "GROUP_M": 3},
+)

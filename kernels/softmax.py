@@ -73,3 +73,29 @@ def reference(tensors, shape):
     import torch
 
     return {"y_ptr": torch.softmax(tensors["x_ptr"], dim=1)}
+
+
+def bound(dtype, roundoff):
+    # The output is rounded once; the arithmetic is fp32.
+    return roundoff[dtype] + 16 * roundoff["fp32"]
+
+
+def rivals(tensors, shape):
+    import torch
+
+    x = tensors["x_ptr"]
+
+    def built_in(x):
+        return torch.softmax(x, dim=-1)
+
+    compiled = torch.compile(built_in, dynamic=False)
+    return {"F.softmax": lambda: built_in(x), "torch.compile": lambda: compiled(x)}
+
+
+BATCH_DIMS = 1
+CHECKS = (
+    {"M": 1, "N": 1},
+    {"M": 1000, "N": 777},
+    {"M": 333, "N": 4097},
+    {"M": 77, "N": 131072},
+)

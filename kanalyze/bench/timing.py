@@ -1,0 +1,79 @@
+"""Times of a launch by CUDA events: with a cold and with a warm L2, as median and percentiles.
+
+Cold: a buffer larger than any L2 is written in front of every run, so that the data come from
+memory, as ``triton.testing.do_bench`` does it. Warm: the runs follow each other directly. The GPU
+is kept busy in front of them, so that the launches are queued before the first one starts and the
+time between two events is the GPU's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FLUSH_BYTES = 256 << 20  # twice the largest L2 of the device table
+_BUDGET_MS = 40.0
+_FEWEST, _MOST = 15, 150
+_MOST_QUEUED = 50  # launches; the queue of a stream holds about a thousand entries
+_BUSY_CYCLES = 20_000_000  # some 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of one run: median, 20th and 80th percentile of ``runs`` runs."""
+
+    median: float
+    p20: float
+    p80: float
+    runs: int
+
+    def to_dict(self) -> dict[str, float | int]:
+        """The times as records hold them."""
+        return {"median": self.median, "p20": self.p20, "p80": self.p80, "runs": self.runs}
+
+
+def summarised(samples: Sequence[float]) -> Times:
+    """Median and percentiles of some times (linear interpolation, as numpy's)."""
+    ordered = sorted(samples)
+
+    def at(share: float) -> float:
+        place = share * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+    return Times(at(0.5), at(0.2), at(0.8), len(ordered))
+
+
+class Stopwatch:
+    """Measures functions that launch work on PyTorch's current stream."""
+
+    def __init__(self, torch: Any):
+        self.torch = torch
+        self.flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+
+    def measure(self, go: Callable[[], Any]) -> tuple[Times, Times]:
+        """Times of a run: with a cold L2, and with a warm one; 40 ms of each, after a warm-up."""
+        go()
+        self.torch.cuda.synchronize()
+        once = summarised(self._runs(go, 5, cold=True)).median
+        count = int(min(_MOST, max(_FEWEST, _BUDGET_MS / max(once, 1e-3))))
+        cold = summarised(self._runs(go, count, cold=True))
+        warm = summarised(self._runs(go, min(count, _MOST_QUEUED), cold=False))
+        return cold, warm
+
+    def _runs(self, go: Callable[[], Any], count: int, cold: bool) -> list[float]:
+        cuda = self.torch.cuda
+        events = [[cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        if not cold:
+            go()
+            cuda._sleep(_BUSY_CYCLES)
+        for start, end in events:
+            if cold:
+                self.flush.zero_()
+            start.record()
+            go()
+            end.record()
+        cuda.synchronize()
+        return [start.elapsed_time(end) for start, end in events]

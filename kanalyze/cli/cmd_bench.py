@@ -1,0 +1,214 @@
+"""``kanalyze bench``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.cli import options as shared
+from kanalyze.cli import output
+from kanalyze.errors import UsageError
+
+if TYPE_CHECKING:
+    from kanalyze.bench.cases import Request
+
+EXIT_WRONG = 1
+EXIT_INTERRUPTED = 130
+DEFAULT_FOLDER = "kanalyze-bench"
+
+
+def _values(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        name, listed = name.strip(), tuple(v.strip() for v in values.split(","))
+        if not equals or not name.isidentifier() or not all(listed):
+            raise click.BadParameter(f"'{text}' is not NAME=VALUE,VALUE", context, parameter)
+        if name in found:
+            raise click.BadParameter(f"{name} is set twice", context, parameter)
+        found[name] = listed
+    return found
+
+
+@click.command("bench")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...", shell_complete=shared.complete_target)
+@click.option("--all", "everything", is_flag=True, help="All bundled kernels: every element type, "
+              "their examples, and ragged shapes that check them.")  # fmt: skip
+@click.option(
+    "--set",
+    "values",
+    metavar="NAME=V1,V2",
+    multiple=True,
+    callback=_values,
+    help="Values of a shape, scalar argument, constexpr, num_warps or num_stages; every "
+    "combination runs. Repeatable.",
+)
+@click.option("--dtype", metavar="TYPE,TYPE", help="Element types: fp16,bf16,fp32.")
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What to run, as TOML: [[bench]] entries with target, dtype, shapes and set.",
+)
+@click.option("--no-counters", is_flag=True, help="Times only, even where ncu is installed.")
+@click.option("--no-rivals", is_flag=True, help="Without PyTorch's ways to the same result.")
+@click.option("--dry-run", is_flag=True, help="List what would run, a line each; needs no GPU.")
+@click.option("--resume", is_flag=True, help="Keep the records that are finished in DIR.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Begin no launch after N minutes; --resume goes on.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    default=DEFAULT_FOLDER,
+    callback=shared.not_empty,
+    help="Where records go.  [default: ./kanalyze-bench]",
+)
+@click.option(
+    "--pack",
+    metavar="FILE",
+    callback=shared.not_empty,
+    help="Pack DIR's records into one .tar.xz, too.",
+)
+@shared.output_options
+def command(
+    targets: tuple[str, ...],
+    everything: bool,
+    values: dict[str, tuple[str, ...]],
+    dtype: str | None,
+    plan: Path | None,
+    no_counters: bool,
+    no_rivals: bool,
+    dry_run: bool,
+    resume: bool,
+    minutes: float | None,
+    folder: str,
+    pack: str | None,
+    format_: str,
+    color: str,
+) -> int:
+    """Measure kernels on this machine's GPU: results, times, counters; a record a launch.
+
+    Each result is compared with a float64 reference first. Times are CUDA events with a cold and a
+    warm L2. Where Nsight Compute (ncu) is installed, hardware counters are read. A record in DIR
+    (JSON, with PTX and cubin) says all of it.
+
+    \b
+    Examples:
+      kanalyze bench gelu --set n=1000003,67108864 --dtype fp16,fp32 -o records
+      kanalyze bench matmul_relu --set BLOCK_M=64,128 --set num_stages=2,3,4 --dry-run
+      kanalyze bench --all --no-counters
+    """
+    from kanalyze.bench import cases as bench_cases
+
+    requests = _requests(targets, everything, values, dtype, plan)
+    found = bench_cases.expand(requests)
+    if dry_run:
+        from kanalyze.bench import summary
+
+        _deliver(summary.planned(found, Path(folder)), format_, color)
+        return 0
+    return _run(found, folder, format_, color, pack, {
+        "counters": not no_counters, "rivals": not no_rivals, "resume": resume,
+        "seconds": None if minutes is None else 60 * minutes,
+    })  # fmt: skip
+
+
+def _requests(
+    targets: tuple[str, ...],
+    everything: bool,
+    values: dict[str, tuple[str, ...]],
+    dtype: str | None,
+    plan: Path | None,
+) -> list[Request]:
+    from kanalyze.bench.cases import Request, read_plan
+
+    if sum((bool(targets), everything, plan is not None)) != 1:
+        raise UsageError("give TARGETs, or --all, or --plan FILE")
+    if plan is not None:
+        if values or dtype:
+            raise UsageError("--plan says shapes and types: leave --set and --dtype out")
+        return read_plan(plan)
+    dtypes = tuple(t.strip() for t in dtype.split(",")) if dtype else ()
+    if everything:
+        from kanalyze import kernelfile
+
+        if values:
+            raise UsageError("--set needs TARGETs: names differ between kernels")
+        return [Request(tuple(kernelfile.bundled()), dtypes, checks=True)]
+    return [Request(targets, dtypes, values=dict(values))]
+
+
+def _run(
+    found: list[Any], folder: str, format_: str, color: str, pack: str | None, asked: dict[str, Any]
+) -> int:
+    from kanalyze.bench import gpu, run, summary
+
+    machine = gpu.machine()
+    where = Path(folder)
+    result = run.run(found, run.Options(where, **asked), machine, _Progress())
+    document = summary.document(result, machine, where)
+    for note in result.notes:
+        output.say(note, "note")
+    _deliver(document, format_, color)
+    if pack is not None:
+        from kanalyze.records.writing import pack as pack_records
+
+        count = pack_records(where, Path(pack))
+        output.say(f"{count} records packed into {pack}")
+    if result.interrupted:
+        output.say("interrupted: --resume goes on")
+        return EXIT_INTERRUPTED
+    if result.out_of_time:
+        output.say("the time is over: --resume goes on")
+    statuses = {outcome.status for outcome in result.outcomes}
+    if "failed" in statuses:
+        return 3
+    return EXIT_WRONG if "wrong" in statuses else 0
+
+
+def _deliver(document: dict[str, Any], format_: str, color: str) -> None:
+    if format_ == "json":
+        from kanalyze.report.as_json import dumps
+
+        output.deliver(dumps(document), None)
+        return
+    from kanalyze.report import bench_terminal
+    from kanalyze.report.layout import Page
+
+    page = Page(output.width_for(None, False))
+    planned = document["device"] is None
+    (bench_terminal.plan_text if planned else bench_terminal.result_text)(document, page)
+    output.deliver(page.text(output.use_color(color, sys.stdout)), None)
+
+
+class _Progress:
+    """Says on standard error how far a pass is: a bar on a terminal, a line now and then else."""
+
+    _EVERY_S = 5.0
+
+    def __init__(self) -> None:
+        self.said = 0.0
+
+    def __call__(self, what: str, done: int, total: int, last: str) -> None:
+        now = time.monotonic()
+        if sys.stderr.isatty():
+            filled = 24 * done // total
+            bar = "#" * filled + "." * (24 - filled)
+            text = f"{what} [{bar}] {done}/{total}  {output.escaped(last)}"[:100]
+            sys.stderr.write(f"\r{text:<100}" + ("\n" if done == total else ""))
+            sys.stderr.flush()
+        elif done == total or now - self.said > self._EVERY_S:
+            self.said = now
+            output.say(f"{what} {done}/{total}  {last}")

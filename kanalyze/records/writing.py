@@ -1,0 +1,109 @@
+"""Writing records: one launch a JSON file, with the PTX and the cubin beside it; packing a folder.
+
+Paths of the machine that measured do not go out: in the PTX a file keeps its name (one of a Python
+package its path below ``site-packages``), in the cubin, where nothing may move, the folders are
+overwritten in place.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import os
+import re
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kanalyze.errors import InputError
+
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")(/[^"]*)(")', re.MULTILINE)
+_PRESET = 6
+
+
+def write_record(
+    folder: Path, stem: str, data: Mapping[str, Any], ptx: str, cubin: bytes | None
+) -> Path:
+    """Write ``STEM.json``, ``STEM.ptx`` and ``STEM.cubin`` to a folder; return the first.
+
+    The JSON is written last and whole or not at all, so that a record that is there is complete.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    text, binary = without_paths(ptx, cubin)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / f"{stem}.ptx", text.encode())
+        if binary is not None:
+            _replace(folder / f"{stem}.cubin", binary)
+        path = folder / f"{stem}.json"
+        _replace(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=str(folder)) from None
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def without_paths(ptx: str, cubin: bytes | None) -> tuple[str, bytes | None]:
+    """The PTX with relative paths of its source files, and the cubin with the same folders gone."""
+    folders = {os.path.dirname(found[2]) for found in _FILE.finditer(ptx)}
+    text = _FILE.sub(lambda found: f"{found[1]}{relative(found[2])}{found[3]}", ptx)
+    if cubin is not None:
+        for folder in sorted(folders - {"/"}, key=len, reverse=True):
+            cubin = cubin.replace(folder.encode(), b"." + b"/" * (len(folder.encode()) - 1))
+    return text, cubin
+
+
+def relative(path: str) -> str:
+    """A source file's path without the machine's folders."""
+    _, package, rest = path.rpartition("/site-packages/")
+    return rest if package else os.path.basename(path)
+
+
+def pack(folder: Path, file: Path, names: Iterable[str] = ()) -> int:
+    """Pack the records of a folder into one ``.tar.xz``; return how many.
+
+    The same files give the same bytes: members in order of their names, without owner or time.
+
+    Args:
+        folder: the records.
+        file: the archive.
+        names: further files of the folder that go in, where they are there.
+
+    Raises:
+        InputError: a file cannot be read or written.
+    """
+    try:
+        stems = sorted(
+            p.stem for p in folder.glob("*.json") if (folder / f"{p.stem}.ptx").is_file()
+        )
+        wanted = [f"{stem}{end}" for stem in stems for end in (".json", ".ptx", ".cubin")]
+        found = [name for name in [*wanted, *names] if (folder / name).is_file()]
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name in sorted(found, key=lambda n: (n.rpartition(".")[2], n)):
+                data = (folder / name).read_bytes()
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(data), 0o644
+                archive.addfile(member, io.BytesIO(data))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _replace(file, lzma.compress(buffer.getvalue(), preset=_PRESET | lzma.PRESET_EXTREME))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot be packed: {reason}", file=str(file)) from None
+    return len(stems)
