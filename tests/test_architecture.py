@@ -19,6 +19,7 @@ PACKAGE = ROOT / "kanalyze"
 
 LAYERS = [
     ("cli", "__main__"),
+    ("bench",),
     ("estimating",),
     ("pipeline", "decoding"),
     ("totals", "executed", "draws"),
