@@ -39,10 +39,20 @@ UNITS = {
     is_flag=True,
     help="The table of accelerators of a public lecture, with where our numbers differ.",
 )
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Measure this machine's GPU: copy and L2 rates, steps of L2's capacity, matrix products.",
+)
 @options.output_options
 @options.file_option
 def command(
-    name: tuple[str, ...], compare: bool, format_: str, color: str, file: str | None
+    name: tuple[str, ...],
+    compare: bool,
+    measure: bool,
+    format_: str,
+    color: str,
+    file: str | None,
 ) -> None:
     """The GPUs known: their numbers, with units, sources and grades.
 
@@ -60,13 +70,17 @@ def command(
     from kanalyze.report.as_json import dumps
     from kanalyze.report.layout import Page
 
-    if name and compare:
-        raise UsageError("give NAME or --lecture, not both")
+    if bool(name) + compare + measure > 1:
+        raise UsageError("give NAME, --lecture or --measure, one of them")
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
     found: list[devices.Device] = []
-    lecture = None
-    if compare:
+    lecture = rates = None
+    if measure:
+        from kanalyze.cli.measuring import measured
+
+        rates = measured(page)
+    elif compare:
         title, rows = devices.lecture()
         lecture = {"title": title, "rows": [asdict(row) for row in rows]}
         _show_lecture(page, title, rows)
@@ -82,6 +96,7 @@ def command(
             "schema": "kanalyze.device/1",
             "devices": plain,
             "lecture": lecture,
+            "measured": rates,
             "sources": dict(devices.sources()),
             "unknown": [
                 {"field": f"{one['name']}: {entry['field']}", "reason": entry["reason"]}
