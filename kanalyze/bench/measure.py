@@ -99,6 +99,7 @@ def measure(found: Machine, progress: Callable[[str], None]) -> Rates:
     torch.zeros(1, device="cuda")
     progress("copy")
     copied = _copy(torch)
+    torch.cuda.empty_cache()
     curve = tuple(_sweep(torch, Driver(), progress))
     products, reasons = _products(torch, progress)
     return Rates(found.device, found.versions, copied, curve, products, reasons)
@@ -108,14 +109,14 @@ def _seconds(torch: Any, go: Callable[[], Any]) -> float:
     """The median time of a function after two warm-ups."""
     go()
     go()
-    times = []
+    times: list[float] = []
     for _ in range(_RUNS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         go()
         end.record()
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 1e3)
+        times.append(float(start.elapsed_time(end)) / 1e3)
     return statistics.median(times)
 
 
@@ -123,9 +124,7 @@ def _copy(torch: Any) -> float:
     source = torch.randint(0, 2**31 - 1, (_COPY // 4,), dtype=torch.int32, device="cuda")
     target = torch.empty_like(source)
     rate = 2 * _COPY / _seconds(torch, lambda: target.copy_(source)) / 1e9
-    del source, target
-    torch.cuda.empty_cache()
-    return float(rate)
+    return rate
 
 
 def _sweep(torch: Any, driver: Driver, progress: Callable[[str], None]) -> list[tuple[int, float]]:

@@ -71,7 +71,7 @@ def command(
     from kanalyze.report.layout import Page
 
     if bool(name) + compare + measure > 1:
-        raise UsageError("give NAME, --lecture or --measure, one of them")
+        raise UsageError("give NAME, --lecture or --measure, not both")
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
     found: list[devices.Device] = []
