@@ -19,6 +19,7 @@ PACKAGE = ROOT / "kanalyze"
 
 LAYERS = [
     ("cli", "__main__"),
+    ("checking",),
     ("bench",),
     ("estimating",),
     ("pipeline", "decoding"),

@@ -21,6 +21,7 @@ COMMANDS = {
     "traffic": "What one launch moves: requests, sectors, bank conflicts, bytes, occupancy, waves.",
     "cfg": "Control flow of kernels: blocks, loops, and which branches part the threads of a warp.",
     "ttir": "The TTIR of a Triton kernel, beside its source.",
+    "check": "Static estimates of recorded launches beside what was measured.",
     "bench": "Measure kernels on this machine's GPU: results, times, counters; a record a launch.",
     "decode": "What the kernels in profilers' output are, and where the time went.",
     "compile": "Write every stage of a Triton kernel; needs no GPU.",

@@ -84,6 +84,15 @@ def _null(number: int, flags: int) -> int:
 
 
 def standard_input() -> str:
+    """Everything on standard input, as text.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    return standard_input_bytes().decode("utf-8", "replace")
+
+
+def standard_input_bytes() -> bytes:
     """Everything on standard input.
 
     Raises:
@@ -95,7 +104,7 @@ def standard_input() -> str:
         if stat.S_ISCHR(found.st_mode) and not empty and not sys.stdin.isatty():
             raise InputError("this is neither a file nor a pipe", file="standard input")
     try:
-        return sys.stdin.buffer.read().decode("utf-8", "replace")
+        return sys.stdin.buffer.read()
     except OSError as error:
         raise InputError(f"cannot be read: {reason(error)}", file="standard input") from None
 

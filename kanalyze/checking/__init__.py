@@ -1,0 +1,1 @@
+"""Static estimates of recorded launches beside what was measured."""

@@ -1,0 +1,202 @@
+"""``kanalyze check``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from kanalyze.cli import options, output
+from kanalyze.errors import UsageError
+
+if TYPE_CHECKING:
+    from kanalyze.checking import document as doc
+    from kanalyze.records.metrics import Metric
+    from kanalyze.records.reading import Record, Skipped
+
+_MANY = 20
+"""Records from which on progress is shown."""
+EXIT_PASSED = 1
+
+
+@click.command("check")
+@click.argument("records", metavar="RECORD...", nargs=-1)
+@click.option("--counter", "counters", metavar="NAME", multiple=True,
+              help="Only this counter, or kind of counter: exact, bound, estimate. "
+              "Repeatable.")  # fmt: skip
+@click.option("--purpose", type=click.Choice(["fit", "report"]),
+              help="Only records that are marked so.")  # fmt: skip
+@click.option("--max-error", "bounds", metavar="[NAME=]PERCENT", multiple=True,
+              help="Exit 1 where an estimated counter (NAME: this one; NAME.median, .mean, .p90: "
+              "of all launches) is off by more. exact=0 wants all exact ones equal. "
+              "Repeatable.")  # fmt: skip
+@click.option("--plot", metavar="FILE", callback=options.not_empty,
+              help="Write predicted against measured, log-log, to FILE (.svg, .png).")  # fmt: skip
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, metavar="N",
+              help="Processes.  [default: 1]")  # fmt: skip
+@click.option("--details", is_flag=True, help="In text: every counter of every launch, too.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+              help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]")  # fmt: skip
+@click.option("--format", "format_", type=click.Choice(["text", "json", "csv"]), default="text",
+              help="Text to read, JSON, or CSV with a row for each launch and counter.  "
+              "[default: text]")  # fmt: skip
+@options.pager_options
+@options.file_option
+def command(
+    records: tuple[str, ...],
+    counters: tuple[str, ...],
+    purpose: str | None,
+    bounds: tuple[str, ...],
+    plot: str | None,
+    jobs: int,
+    details: bool,
+    color: str,
+    format_: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+) -> int:
+    """Static estimates of recorded launches beside what was measured.
+
+    RECORDs: folders of records, single ones (.json with the .ptx and .cubin beside it), archives
+    (.tar.xz, .tar.gz, .zip), and - for an archive on standard input. Needs no GPU.
+
+    \b
+    Examples:
+      kanalyze check samples/h200
+      kanalyze check samples/h200 --purpose report --max-error dram_read_bytes.median=5
+      kanalyze check out/ --counter estimate --plot errors.svg
+      kanalyze check out/gelu_64M.json --details
+    """
+    from kanalyze.checking import plotting, running, summary
+
+    if not records:
+        raise UsageError("give a RECORD, a folder or an archive of them (see --help)")
+    if records.count("-") > 1:
+        raise UsageError("standard input (-) can be read only once")
+    metrics = summary.metrics_named(counters)
+    wanted = [summary.parse_bound(text) for text in bounds]
+    if plot is not None:
+        plotting.check_suffix(plot)
+    found, skipped, failed = _read(records)
+    chosen = running.of_purpose(found, purpose)
+    if found and not chosen:
+        output.say(f"no record has the purpose '{purpose}'", "warning")
+    launches, interrupted = _compare(chosen, metrics, jobs)
+    check = running.document(records, len(chosen), launches, skipped, wanted)
+    code = max(3 if skipped or failed else 0, _faults(check))
+    if launches or format_ == "json":
+        _deliver(check, format_, color, width, pager, file, details)
+    if plot is not None and launches:
+        plotting.plot(check, plot)
+    for bound in check.bounds:
+        if bound.found_percent is None and bound.held:
+            output.say(f"--max-error: nothing to compare for {bound.counter}", "warning")
+    if interrupted:
+        output.say(f"interrupted: {len(launches)} of {len(chosen)} launches were checked")
+        return 130
+    return EXIT_PASSED if not all(bound.held for bound in check.bounds) else code
+
+
+def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
+    """The records, what was left out (already said), and whether a path could not be read."""
+    from kanalyze.cli.app import report_error, report_errors
+    from kanalyze.errors import InputError
+    from kanalyze.records.reading import read_records
+
+    found: list[Record] = []
+    skipped: list[Skipped] = []
+    failed = False
+    for path in paths:
+        try:
+            if path == "-":
+                some, wrong = read_records("<stdin>", output.standard_input_bytes())
+            else:
+                some, wrong = read_records(path)
+        except InputError as error:
+            report_error(error)
+            failed = True
+            continue
+        report_errors(s.error for s in wrong)
+        found += some
+        skipped += wrong
+    return found, skipped, failed
+
+
+def _compare(
+    records: list[Record], metrics: tuple[Metric, ...], jobs: int
+) -> tuple[list[doc.CheckedLaunch], bool]:
+    """The launches that were compared, in the order of the records, and whether it was stopped."""
+    from kanalyze.checking.running import compared
+
+    done: dict[int, doc.CheckedLaunch] = {}
+    stopped = False
+    with _progress(len(records)) as progress:
+        try:
+            for launch, index in compared(records, metrics, jobs):
+                done[index] = launch
+                progress(len(done))
+        except KeyboardInterrupt:
+            stopped = True
+    return [done[index] for index in sorted(done)], stopped
+
+
+def _faults(check: doc.Check) -> int:
+    """Say faults of kanalyze's; the exit code."""
+    from kanalyze.checking.running import faults
+    from kanalyze.cli.app import report_error
+    from kanalyze.errors import InputError
+
+    code = 0
+    for file, message in faults(check.launches):
+        report_error(InputError(message, file=file))
+        code = InputError.exit_code
+    return code
+
+
+def _deliver(
+    check: doc.Check,
+    format_: str,
+    color: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+    details: bool,
+) -> None:
+    if format_ == "json":
+        from kanalyze.report.as_json import dumps
+
+        output.deliver(dumps(check.to_dict()), file)
+    elif format_ == "csv":
+        from kanalyze.checking import as_csv
+
+        output.deliver(as_csv.render(check), file)
+    else:
+        from kanalyze.checking import as_text
+
+        to_file = file not in (None, "-")
+        text = as_text.render(
+            check,
+            width=output.width_for(width, to_file),
+            color=output.use_color(color, None if to_file else sys.stdout),
+            details=details,
+        )
+        output.deliver(text, file, pager)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal and there are many records."""
+    if total < _MANY or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("records", total=total)
+        yield lambda done: bars.update(task, completed=done)
