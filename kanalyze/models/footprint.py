@@ -65,6 +65,11 @@ class Footprint:
         """
         groups = [bases]
         if _step(bases) is None:
+            scattered = len(offsets) == 1 and len(bases) > _FEW_SECTORS
+            if scattered and self.extent <= _MOST_SECTORS:
+                marks = self._one_by_one()
+                marks[np.floor_divide(bases + offsets[0], SECTOR) - self.low // SECTOR] = True
+                return
             bases = np.unique(bases)
             places_within = np.mod(bases, SECTOR)
             present = np.flatnonzero(np.bincount(places_within))

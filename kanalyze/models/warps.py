@@ -233,7 +233,7 @@ class _Counter:
             tree = None
         if by_lane is None or tree is None:
             for addresses, active, _ in self._all_lanes():
-                yield np.unique(addresses[active]), np.zeros(1, np.int64)
+                yield addresses[active], np.zeros(1, np.int64)
             return
         codes, _ = self._joint(features, [a for a in range(self.rank) if a != THREAD])
         outcomes = codes[:, places:]
