@@ -125,7 +125,7 @@ def describe(
     """
     describer = _Describer(
         module, function, file, arguments, resources, notes, sources, launch,
-        arrays or arrays_of(function, launch),
+        arrays or arrays_of(function.parameters, launch),
     )  # fmt: skip
     return describer.run(with_listing)
 

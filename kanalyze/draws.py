@@ -63,7 +63,7 @@ def check(launched: Launched) -> None:
         InputError: a file is shorter.
         UsageError: an array that was handed over is shorter.
     """
-    arrays = arrays_of(launched.cfg.function, launched.launch)
+    arrays = arrays_of(launched.cfg.function.parameters, launched.launch)
     if arrays is None:
         return
     params = dict(
@@ -94,22 +94,25 @@ def check(launched: Launched) -> None:
 
 
 def concerned(launched: Launched) -> set[str]:
-    """The stems of the counters that depend on elements that are drawn: ``global_load``."""
+    """The counters that depend on elements that are drawn."""
     found: set[str] = set()
     for access in launched.found.accesses:
-        if launched.drawn(access):
-            spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
-            kinds = _COUNTERS.get(access.row.kind, ())
-            found |= {f"{space}_{kind}" for space in spaces for kind in kinds}
+        when, where = launched.drawn(access)
+        spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
+        stems = [f"{s}_{kind}" for s in spaces for kind in _COUNTERS.get(access.row.kind, ())]
+        if when:
+            found |= {f"{stem}_requests" for stem in stems}
+        if when or where:
+            found |= {f"{stem}_{unit}" for stem in stems for unit in ("sectors", "wavefronts")}
     return found
 
 
-def central(draws: Sequence[doc.Traffic], stems: set[str]) -> doc.Traffic:
+def central(draws: Sequence[doc.Traffic], depending: set[str]) -> doc.Traffic:
     """One document of several draws.
 
     Args:
         draws: the estimates, one for each.
-        stems: of the counters that depend on what is drawn, see `concerned`.
+        depending: the counters that depend on what is drawn, see `concerned`.
     """
 
     def cost(traffic: doc.Traffic) -> int:
@@ -120,7 +123,7 @@ def central(draws: Sequence[doc.Traffic], stems: set[str]) -> doc.Traffic:
     interval = dict(middle.interval)
     for name in middle.counters:
         known = [v for v in (traffic.counters[name] for traffic in draws) if v is not None]
-        depends = len(set(known)) > 1 or name.startswith(tuple(stems))
+        depends = len(set(known)) > 1 or name in depending
         if len(known) == len(draws) and depends:
             interval[name] = (min(known), max(known))
     return replace(middle, interval=interval, assumptions=draws[0].assumptions)

@@ -156,7 +156,7 @@ class _Estimate:
             self.subject.notes,
             self.sources,
             with_listing=False,
-            arrays=arrays_of(self.function, self.launch),
+            arrays=arrays_of(self.function.parameters, self.launch),
         )
         self._count()
 
@@ -320,7 +320,22 @@ class _Estimate:
         }
         for name, total in of_machine_code.items():
             self._take(counters, name, total)
+        self._loads(counters, executed)
         return counters
+
+    def _loads(self, counters: dict[str, int | None], executed: SassLaunched) -> None:
+        """Loads that the assembler merges or drops: of loaded indices there are often several."""
+        if not executed.follows_loads:
+            return
+        requests, sectors = executed.global_loads()
+        listed = counters["global_load_requests"]
+        if None in (requests.value, sectors.value) or requests.value == listed:
+            return
+        self._take(counters, "global_load_requests", requests)
+        self._take(counters, "global_load_sectors", sectors)
+        self.assumptions.append(
+            "global loads in all are those of the machine code: some of the PTX's are merged"
+        )
 
     def _take(self, counters: dict[str, int | None], name: str, total: Total) -> None:
         """Take a counter from the machine code, which is what runs."""
@@ -341,8 +356,9 @@ class _Estimate:
             return f"the machine code ({code.origin}) has no kernel '{self.function.name}'"
         try:
             found = SassLaunched(
-                sass_cfg.build(function), code.module, self.function.parameters, self.launch
-            )
+                sass_cfg.build(function), code.module, self.function.parameters,
+                self.totals.launched.launch,
+            )  # fmt: skip
         except KanalyzeError as error:
             return str(error)
         beside = self.subject.cubin is not None

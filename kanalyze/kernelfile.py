@@ -23,6 +23,7 @@ Pointer = tuple[str, str, tuple[int, ...]]
 Scalar = int | float
 
 ELEMENT_TYPES = ("fp32", "fp16", "bf16")
+INDEX_TYPES = ("i64", "i32", "i16", "i8", "u8")
 OPTION_NAMES = ("num_warps", "num_stages")
 MAX_GRID = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Technical Specifications"
 MAX_INTEGER = 2**63 - 1  # Triton passes larger integers as u64, which the kernels do not expect
@@ -337,7 +338,8 @@ def _call(kernel: KernelFile, function: Callable[..., Any], *arguments: Any) -> 
 def _is_pointer(value: object) -> bool:
     match value:
         case ("*", str(dtype), tuple(dims)):
-            return dtype in ELEMENT_TYPES and all(type(size) is int for size in dims)
+            known = dtype in (*ELEMENT_TYPES, *INDEX_TYPES)
+            return known and all(type(size) is int for size in dims)
     return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both
 from kanalyze.address.parts import Array, Parts, TooLargeError
 from kanalyze.address.reach import reach
 from kanalyze.address.value import Arrays, Value, array_of, in_order, leaves, pointer_of
+from kanalyze.assuming import Assumption
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.footprint import Footprint
@@ -83,13 +84,10 @@ class Launched:
             for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
             if given.value is not None
         }
-        self.arrays = {
-            parameter.name: given.data
-            for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
-            if given.data is not None
-        }
+        self.arrays = contents_of(cfg.function.parameters, launch)
         self.addresses = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
+        self._runs: dict[int, BlockRuns] = {}
 
     # ------------------------------------------------------------ what callers use
 
@@ -116,6 +114,11 @@ class Launched:
 
     def runs(self, block: int) -> BlockRuns:
         """How often a block of the control-flow graph is executed."""
+        if block not in self._runs:
+            self._runs[block] = self._count_runs(block)
+        return self._runs[block]
+
+    def _count_runs(self, block: int) -> BlockRuns:
         try:
             grid, within = self._grid(block)
             condition = both(within, self._reached(grid, block))
@@ -216,19 +219,23 @@ class Launched:
         below = grid.beyond(parts.scale(where, -1), 1 - low)
         return self._executions(grid, both(condition, either(above, below))).threads
 
-    def drawn(self, access: AccessValue) -> bool:
-        """Whether what an access costs depends on array elements that are drawn."""
+    def drawn(self, access: AccessValue) -> tuple[bool, bool]:
+        """Whether when an access is made, and where, depends on array elements that are drawn."""
         names = {name for name, data in self.arrays.items() if data.drawn}
         if not names:
-            return False
-        values = [access.address, self.executed[access.block]]
+            return False, False
+        values = [self.executed[access.block]]
         values += [access.condition] if access.condition is not None else []
         for loop in self.cfg.loops:
             if access.block in loop.body:
                 trip = self.found.solved.trips[loop.header]
                 values += [self.executed[loop.header]]
                 values += [v for v in (trip.count, trip.goes_on) if v is not None]
-        return any(node.op == "load" and array_of(node) in names for node in in_order(values))
+        when, where = (
+            any(node.op == "load" and array_of(node) in names for node in in_order(some))
+            for some in (values, [access.address])
+        )
+        return when, where
 
     def span(self, access: AccessValue) -> tuple[int, int]:
         """The lowest and the highest address that the access can have, whatever its condition."""
@@ -310,20 +317,26 @@ class Launched:
         return Grid(launch.grid, launch.block, self.params, self.addresses, loops, self.arrays)
 
 
-def arrays_of(function: ir.Function, launch: Launch | None) -> Arrays | None:
+def arrays_of(parameters: Sequence[ir.Parameter], launch: Launch | None) -> Arrays | None:
     """The pointers of a launch and those whose arrays are known; None where no array is."""
     if launch is None or all(param.data is None for param in launch.params):
         return None
-    pairs = list(zip(function.parameters, launch.params, strict=False))
+    pairs = list(zip(parameters, launch.params, strict=False))
     return Arrays(
         frozenset(p.name for p, given in pairs if given.is_pointer),
         frozenset(p.name for p, given in pairs if given.data is not None),
     )
 
 
+def contents_of(parameters: Sequence[ir.Parameter], launch: Launch) -> dict[str, Assumption]:
+    """Pointer parameter to what its array is assumed to hold."""
+    pairs = zip(parameters, launch.params, strict=False)
+    return {p.name: given.data for p, given in pairs if given.data is not None}
+
+
 def _unwritten(function: ir.Function, found: Addresses, launch: Launch) -> Launch:
     """The launch without what is assumed of arrays that the kernel itself writes."""
-    arrays = arrays_of(function, launch)
+    arrays = arrays_of(function.parameters, launch)
     if arrays is None:
         return launch
     written = {

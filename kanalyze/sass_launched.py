@@ -29,11 +29,12 @@ from kanalyze.address.loops import solve
 from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.address.reach import Reach
 from kanalyze.address.registers import Answer, Request, branch_sides, follow_code
-from kanalyze.address.sass_isa import SassIsa, parameter_places
+from kanalyze.address.sass_isa import SassIsa
+from kanalyze.address.sass_places import parameter_places
 from kanalyze.address.value import Pool, Value
 from kanalyze.launch import Launch
-from kanalyze.launched import BlockRuns, Launched
-from kanalyze.models import banks
+from kanalyze.launched import BlockRuns, Launched, arrays_of, contents_of
+from kanalyze.models import banks, coalescing
 from kanalyze.models.warps import Counted, Lanes, Rule, count
 from kanalyze.ptx import ir as ptx_ir
 from kanalyze.ptx.cfg import Cfg
@@ -69,7 +70,8 @@ class AccessCost:
 
     ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part.
     ``wavefronts`` are those of shared memory without arbitration between warps (None for global
-    memory). What is not known is None, with the reason.
+    memory), ``sectors`` those of global memory, counted where arrays are assumed. What is not known
+    is None, with the reason.
     """
 
     instruction: SassInstruction
@@ -79,6 +81,7 @@ class AccessCost:
     active: int | None
     wavefronts: int | None
     reason: str | None
+    sectors: int | None = None
 
 
 class SassLaunched:
@@ -101,9 +104,12 @@ class SassLaunched:
         self.cfg = cfg
         self.launch = launch
         pool = Pool()
-        isa = SassIsa(cfg, pool, module.target, parameter_places(parameters))
-        wanted = [_request(*found[1:]) for found in _accesses(cfg)]
-        registers = follow_code(cfg, isa, pool, wanted)
+        arrays = arrays_of(parameters, launch)
+        self.follows_loads = arrays is not None
+        isa = SassIsa(cfg, pool, module.target, parameter_places(parameters), arrays)
+        wanted = [_request(*found[1:], self.follows_loads) for found in _accesses(cfg)]
+        failing = failing_blocks(cfg, module)
+        registers = follow_code(cfg, isa, pool, wanted, failing)
         self._answers = dict(
             zip((request.instruction.address for request in wanted), registers.answers, strict=True)
         )
@@ -113,8 +119,9 @@ class SassLaunched:
             if given.value is not None
         }
         solved = solve(registers)
-        self._reach = Reach(cfg, solved, failing_blocks(cfg, module))
+        self._reach = Reach(cfg, solved, failing)
         self._axes = _Axes(cfg, Addresses((), solved), self._reach, params, launch)
+        self._axes.arrays = contents_of(parameters, launch)
         self._repeated = called_twice(cfg)
 
     # ------------------------------------------------------------ blocks
@@ -242,12 +249,25 @@ class SassLaunched:
         active = self._axes.counted(_EXECUTED, answer, None)
         if isinstance(active, str):
             return result(runs.warps, None, None, active)
-        if not shared or active.requests == 0:
-            return result(runs.warps, active.requests, 0 if shared else None, None)
+        if active.requests == 0:
+            return result(runs.warps, 0, 0 if shared else None, None, 0)
+        if not shared and not self.follows_loads:
+            return result(runs.warps, active.requests, None, None)
         cost = self._axes.counted(_rule(access), answer, answer.values[0])
         if isinstance(cost, str):
-            return result(runs.warps, active.requests, None, cost)
-        return result(runs.warps, active.requests, cost.cost, None)
+            return result(runs.warps, active.requests, None, cost if shared else None)
+        if shared:
+            return result(runs.warps, active.requests, cost.cost, None)
+        return result(runs.warps, active.requests, None, None, cost.cost)
+
+    def global_loads(self) -> tuple[Total, Total]:
+        """Requests and sectors of ``LDG`` and ``LDGSTS``, as Nsight Compute counts them."""
+        loads = [
+            cost
+            for cost in self.accesses
+            if cost.access.space == "global" and cost.access.kind in ("load", "async_copy")
+        ]
+        return _total([c.active for c in loads], loads), _total([c.sectors for c in loads], loads)
 
     @property
     def shared_load_wavefronts(self) -> Total:
@@ -290,6 +310,7 @@ class _Axes(Launched):
         self.arrays = {}
         self.addresses = {}
         self._grids = {}
+        self._runs = {}
         self.headers = {loop.header for loop in cfg.loops}
 
     def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | str:
@@ -364,6 +385,14 @@ class _Axes(Launched):
 # ---------------------------------------------------------------- accesses
 
 
+def _total(numbers: Sequence[int | None], costs: Sequence[AccessCost]) -> Total:
+    at_least = sum(n or 0 for n in numbers)
+    if None not in numbers:
+        return Total(at_least, None, at_least)
+    reasons = [cost.reason for cost in costs if cost.reason is not None]
+    return Total(None, reasons[0] if reasons else "an address is not known", at_least)
+
+
 def _is_of(name: str, instruction: SassInstruction) -> bool:
     return access_class(instruction) == name
 
@@ -377,14 +406,22 @@ def _accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAc
                 yield block, instruction, access
 
 
-def _request(instruction: SassInstruction, access: SassAccess) -> Request:
-    """Of shared memory the address is wanted, of a copy the predicate under which it reads."""
+def _request(instruction: SassInstruction, access: SassAccess, everywhere: bool) -> Request:
+    """Of shared memory the address is wanted, of a copy the predicate under which it reads.
+
+    Of global memory the address is wanted ``everywhere`` only.
+    """
     if access.space == "shared":
         return Request(instruction, ((access.address, 32),))
-    return Request(instruction, ((access.copy_if, 1),) if access.copy_if is not None else ())
+    wanted = [(access.address, 64)] if everywhere else []
+    if access.copy_if is not None:
+        wanted.append((access.copy_if, 1))
+    return Request(instruction, tuple(wanted))
 
 
 def _rule(access: SassAccess) -> Rule:
+    if access.space == "global":
+        return coalescing.SECTORS
     kind = "load" if access.kind.endswith("load") else "store"
     if access.kind.startswith("matrix"):
         return banks.rule(kind, banks.MATRIX_ROW, access.vector)

@@ -21,7 +21,8 @@ from kanalyze.address.loops import solve
 from kanalyze.address.reach import Reach
 from kanalyze.address.registers import Request, follow_code
 from kanalyze.address.sass_bits import logic
-from kanalyze.address.sass_isa import ConstantLayout, SassIsa, parameter_places
+from kanalyze.address.sass_isa import SassIsa
+from kanalyze.address.sass_places import ConstantLayout, parameter_places
 from kanalyze.address.value import Pool, Value, evaluate, leaves
 from kanalyze.ptx import cfg as ptx_cfg
 from kanalyze.ptx.parse import parse_ptx

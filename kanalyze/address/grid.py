@@ -76,6 +76,21 @@ def either(left: Condition, right: Condition) -> Condition:
     return left if right.kind == "false" else Condition("or", None, (left, right))
 
 
+def comparison(kind: str, value: Parts) -> Condition:
+    """``value < 0`` (kind "negative") or ``value == 0`` (kind "zero"), decided if it can be."""
+    if kind == "negative":
+        if value.high < 0:
+            return TRUE
+        if value.low >= 0:
+            return FALSE
+    else:
+        if value.low > 0 or value.high < 0:
+            return FALSE
+        if value.low == value.high == 0:
+            return TRUE
+    return Condition("leaf", Comparison(kind, value))
+
+
 def spread(condition: Condition, dimensions: int) -> Array:
     """The condition as an array of 0 and 1.
 
@@ -142,7 +157,7 @@ class Grid:
 
     def beyond(self, value: Parts, limit: int) -> Condition:
         """Where an exact number is ``limit`` or more."""
-        return negate(self._leaf_condition("negative", parts.add(value, parts.number(
+        return negate(comparison("negative", parts.add(value, parts.number(
             -limit, self.dimensions))))  # fmt: skip
 
     def _of(self, value: Value) -> Parts | Condition:
@@ -224,20 +239,7 @@ class Grid:
         return parts.of_arrays([spread(condition, self.dimensions)])
 
     def _as_condition(self, value: Parts) -> Condition:
-        return negate(self._leaf_condition("zero", parts.in_range(value, 1, signed=False)))
-
-    def _leaf_condition(self, kind: str, value: Parts) -> Condition:
-        if kind == "negative":
-            if value.high < 0:
-                return TRUE
-            if value.low >= 0:
-                return FALSE
-        else:
-            if value.low > 0 or value.high < 0:
-                return FALSE
-            if value.low == value.high == 0:
-                return TRUE
-        return Condition("leaf", Comparison(kind, value))
+        return negate(comparison("zero", parts.in_range(value, 1, signed=False)))
 
     def _number_of(self, node: Value) -> Parts:
         known = self._values[node]
@@ -359,11 +361,11 @@ class Grid:
         x, y = (parts.in_range(self._number_of(a), width, signed) for a in args)
         difference = parts.add(x, parts.scale(y, -1))
         if op in ("eq", "ne"):
-            equal = self._leaf_condition("zero", difference)
+            equal = comparison("zero", difference)
             return equal if op == "eq" else negate(equal)
         if op in ("les", "leu"):
             difference = parts.add(difference, parts.number(-1, self.dimensions))
-        return self._leaf_condition("negative", difference)
+        return comparison("negative", difference)
 
     def _select(self, node: Value) -> Parts | Condition:
         condition = self._condition_of(node.args[0])

@@ -9,7 +9,7 @@ solved as a recurrence by `kanalyze.address.loops`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +77,11 @@ def follow(
     return follow_code(cfg, PtxIsa(cfg, pool, variables, arrays), pool, wanted)
 
 
-def follow_code(cfg: Flow, isa: Isa, pool: Pool, wanted: Iterable[Request]) -> Registers:
-    """The same for the code of any instruction set."""
-    return _Follower(cfg, isa, pool, list(wanted)).run()
+def follow_code(
+    cfg: Flow, isa: Isa, pool: Pool, wanted: Iterable[Request], failing: Collection[int] = ()
+) -> Registers:
+    """The same for the code of any instruction set; no way goes on behind a ``failing`` block."""
+    return _Follower(cfg, isa, pool, list(wanted), failing).run()
 
 
 def branch_sides(cfg: Flow, block: int) -> tuple[int | None, int]:
@@ -92,9 +94,22 @@ def branch_sides(cfg: Flow, block: int) -> tuple[int | None, int]:
     return (others[0] if len(others) == 1 else None if others else following), following
 
 
+def _ended(cfg: Flow, failing: Collection[int]) -> set[int]:
+    """The failing blocks, and those that are reached through them alone."""
+    ended = set(failing)
+    for block in cfg.order if failing else ():
+        before = set(cfg.graph.predecessors(block))
+        if before and before <= ended:
+            ended.add(block)
+    return ended
+
+
 class _Follower:
-    def __init__(self, cfg: Flow, isa: Isa, pool: Pool, wanted: list[Request]):
+    def __init__(
+        self, cfg: Flow, isa: Isa, pool: Pool, wanted: list[Request], failing: Collection[int] = ()
+    ):
         self.cfg = cfg
+        self.ended = _ended(cfg, failing)
         self.isa = isa
         self.pool = pool
         self.wanted = {id(request.instruction): request for request in wanted}
@@ -210,7 +225,7 @@ class _Follower:
 
     def _join(self, block: int, name: str) -> Value:
         """The value of a register where paths meet: a ``select`` if the branch can be told."""
-        predecessors = sorted(self.cfg.graph.predecessors(block))
+        predecessors = sorted(set(self.cfg.graph.predecessors(block)) - self.ended)
         if any(p not in self.out for p in predecessors):
             return self.pool.unknown((block, name), "the control flow is irreducible",
                                      self.isa.width(name))  # fmt: skip
@@ -219,7 +234,7 @@ class _Follower:
             return values[0]
         parting = self.cfg.idom.get(block)
         condition = self.result.conditions.get(parting) if parting is not None else None
-        if parting is not None and condition is not None and len(predecessors) == 2:
+        if parting is not None and condition is not None and len(values) == 2:
             sides = [self._side(parting, p, block) for p in predecessors]
             if sides == [True, False]:
                 return self.pool.make("select", values[0].bits, condition, values[0], values[1])

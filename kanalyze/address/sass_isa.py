@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kanalyze.address.isa import FlowBlock, Lookup, negation, resize
 from kanalyze.address.pairs import halves, pair
 from kanalyze.address.sass_bits import Context, Results
+from kanalyze.address.sass_places import ConstantLayout, Place
 from kanalyze.address.sass_transfer import TRANSFER
 from kanalyze.address.transfer import NotModelled
-from kanalyze.address.value import Pool, Value
-from kanalyze.ptx import ir as ptx_ir
+from kanalyze.address.value import Arrays, Loaded, Pool, Value
 from kanalyze.sass.cfg import SassCfg
 from kanalyze.sass.ir import (
     Address,
@@ -43,52 +42,6 @@ _COMPARES_FLOATS = ("FSETP", "HSETP2", "DSETP", "FCHK")
 _SCALE = re.compile(r"X(\d+)$")
 
 
-# ---------------------------------------------------------------- constant bank 0
-
-
-@dataclass(frozen=True, slots=True)
-class ConstantLayout:
-    """Where constant bank 0 holds the extents of block and grid, and the parameters.
-
-    Read off what ptxas 12.9 makes of a kernel that uses them, for each architecture.
-    """
-
-    block: int
-    grid: int
-    parameters: int
-
-    @staticmethod
-    def of(target: str | None) -> ConstantLayout:
-        """The layout of an architecture: ``sm_90`` (None: an unknown one, taken to be sm_90)."""
-        found = re.search(r"\d+", target or "")
-        number = int(found[0]) if found else 90
-        if number >= 100:
-            return ConstantLayout(0x360, 0x370, 0x380)
-        return ConstantLayout(0x0, 0xC, 0x210 if number >= 90 else 0x160)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A parameter: its name, and its offset from where parameters begin and size, in bytes."""
-
-    name: str
-    offset: int
-    bytes: int
-
-
-def parameter_places(parameters: Iterable[ptx_ir.Parameter]) -> tuple[Place, ...]:
-    """Where the parameters of a PTX function lie: in order, each aligned."""
-    offset = 0
-    found = []
-    for parameter in parameters:
-        size = parameter.element_bytes * (parameter.elements or 1)
-        align = max(parameter.align or 1, parameter.element_bytes)
-        offset = -(-offset // align) * align
-        found.append(Place(parameter.name, offset, size))
-        offset += size
-    return tuple(found)
-
-
 # ---------------------------------------------------------------- the instruction set
 
 
@@ -100,12 +53,20 @@ class SassIsa:
         pool: where values are made.
         target: the architecture.
         parameters: where the kernel's parameters lie.
+        arrays: pointer parameters, where the contents of some are assumed: what is loaded from
+            global memory is then followed.
     """
 
     def __init__(
-        self, cfg: SassCfg, pool: Pool, target: str | None, parameters: Sequence[Place] = ()
+        self,
+        cfg: SassCfg,
+        pool: Pool,
+        target: str | None,
+        parameters: Sequence[Place] = (),
+        arrays: Arrays | None = None,
     ):
         self.pool = pool
+        self.arrays = arrays
         self.layout = ConstantLayout.of(target)
         self.parameters = parameters
         self.webs = Webs(cfg)
@@ -122,7 +83,11 @@ class SassIsa:
         if instruction.address in self.webs.slots and instruction.base == "LDL":
             slots = self.webs.slots[instruction.address]
             units: tuple[str, ...] = (*slots, *(u for u in uses(instruction) if u != "R1"))
-        elif instruction.base in TRANSFER or instruction.base in ("R2P", "STL"):
+        elif (
+            instruction.base in TRANSFER
+            or instruction.base in ("R2P", "STL")
+            or self._is_followed(instruction)
+        ):
             units = uses(instruction)
         else:
             return self.guard_names(instruction)
@@ -269,7 +234,10 @@ class SassIsa:
         """The sum of an address; ``[R3.X4+UR4+0x10]`` scales a register."""
         total = self.pool.const(address.offset, bits)
         for register in address.registers:
-            wide = 64 if "64" in register.suffixes and bits == 64 else 32
+            whole = "64" in register.suffixes or (
+                register.file == "UR" and "U32" not in register.suffixes
+            )
+            wide = 64 if whole and bits == 64 else 32
             value = resize(self.pool, self._register(instruction, register, wide, lookup), bits)
             for suffix in register.suffixes:
                 if found := _SCALE.match(suffix):
@@ -312,6 +280,8 @@ class SassIsa:
                 reason = str(error)
         elif instruction.address in self.webs.slots:
             found = self._spilled(instruction, lookup)
+        elif self._is_followed(instruction):
+            found = self._by_unit(instruction, self._load(instruction, reason, lookup))
         elif instruction.base == "R2P" and len(instruction.parts) == 1:
             value = read(instruction.operands[1], 32)
             for unit in units:
@@ -324,6 +294,31 @@ class SassIsa:
             else self.pool.unknown((instruction.address, unit), reason, self.width(unit))
             for unit in units
         ]
+
+    def _is_followed(self, instruction: SassInstruction) -> bool:
+        """Whether an instruction reads global memory that is the same all through the launch."""
+        if self.arrays is None or instruction.base not in ("LDG", "LD"):
+            return False
+        return not {"STRONG", "MMIO"} & set(instruction.parts)
+
+    def _load(self, instruction: SassInstruction, reason: str, lookup: Lookup) -> Results:
+        """What global memory holds, by registers."""
+        access = memory_access(instruction)
+        assert self.arrays is not None
+        assert access is not None
+        if access.address is None or not access.bytes_per_thread:
+            return {}
+        loaded = Loaded(reason, self.arrays)
+        first = self.read(instruction, access.address, 64, lookup)
+        size = access.bytes_per_thread
+        if size <= 4:
+            signed = any(part in ("S8", "S16") for part in instruction.parts)
+            return {0: resize(self.pool, self.pool.load(first, 8 * size, loaded), 32, signed)}
+        values: list[Value] = []
+        for offset in range(0, size, 8):
+            place = self.pool.make("add", 64, first, self.pool.const(offset, 64))
+            values += halves(self.pool, self.pool.load(place, 64, loaded))
+        return {0: tuple(values)}
 
     def _spilled(self, instruction: SassInstruction, lookup: Lookup) -> dict[str, Value]:
         """What ``STL`` puts on the stack, or ``LDL`` takes from it."""

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kanalyze.address.pairs import halves, pair
+from kanalyze.address.pairs import gathered, halves, pair
 from kanalyze.address.sass_bits import (
     Context,
     Results,
@@ -266,7 +266,7 @@ def _upper(context: Context, terms: Sequence[Value], carries: Sequence[Value]) -
         moved = context.make("zext", 64, term)
         moved = context.make("shl", 64, moved, context.number(32, 64))
         whole = context.make("add", 64, whole, moved)
-    return halves(context.pool, whole)[1]
+    return halves(context.pool, gathered(context.pool, whole))[1]
 
 
 def _multiply_add(context: Context) -> Results:
@@ -320,13 +320,15 @@ def _scaled_add(context: Context) -> Results:
         if upper.unsigned == 0:
             moved = context.make("shru", 32, a, context.number(32 - shift))
         else:
-            whole = pair(context.pool, a, upper)
-            whole = context.make("shru", 64, whole, context.number(32 - shift, 64))
-            moved = context.make("trunc", 32, whole)
+            both = pair(context.pool, a, upper)
+            both = context.make("shru", 64, both, context.number(32 - shift, 64))
+            moved = context.make("trunc", 32, both)
     wide = context.make("add", 64, context.make("zext", 64, moved), _wide(context, numbers[1]))
     for carry in carries:
         wide = context.make("add", 64, wide, context.make("zext", 64, carry))
-    return _with_carry(context, places, [b, moved, *carries], wide)
+    found = _with_carry(context, places, [b, moved, *carries], wide)
+    whole = _upper(context, [b, moved], carries)
+    return found if whole is None else {**found, places[0]: whole}
 
 
 def _absolute(context: Context) -> Results:

@@ -180,15 +180,26 @@ class _Report:
                     text += [(": ", ""), self.unknown(field)]
                 elif value is None:
                     self.said.add(field)
+                elif what == unit:
+                    text += self._interval(f"{name}_{what}")
             lines.append((cells, text))
         self._table(space, ["requests", unit, "per request", "ideal", "efficiency"], lines)
 
     def _ideal_of(self, name: str) -> int | None:
         space, _, kind = name.partition("_")
         kinds = {"load": ("load", "async_copy")}.get(kind, (kind,))
-        return table.added(
+        ideal = table.added(
             a.ideal_cost for a in self.traffic.accesses if a.space == space and a.kind in kinds
         )
+        sectors = self.traffic.counters.get(f"{name}_sectors")  # fewer where loads are merged
+        return ideal if ideal is None or sectors is None else min(ideal, sectors)
+
+    def _interval(self, name: str) -> list[Segment]:
+        """The range of a counter, where it depends on what cannot be known."""
+        bounds = self.traffic.interval.get(name)
+        if not bounds or min(bounds) == max(bounds):
+            return []
+        return [(f", an estimate: {whole(min(bounds))} to {whole(max(bounds))}", "warn")]
 
     def _shared_totals(self) -> None:
         shared = [a for a in self.traffic.accesses if a.space == "shared"]
