@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kanalyze import userfile
 from kanalyze.compile import Compiled, compile_kernel
 from kanalyze.devices import device as find_device
 from kanalyze.errors import InputError, KanalyzeError
@@ -180,8 +181,9 @@ def static(compiled: Compiled, device: str | None) -> Static:
             device = None
     try:
         traffic = estimate(compiled, device=device)
-    except KanalyzeError as error:
-        return Static(unknown=dict.fromkeys(("flops", "bytes", "occupancy_percent"), str(error)))
+    except Exception as error:  # a fault of the estimate's must not cost the measurement
+        reason = f"the static estimate failed: {userfile.one_line(error)}"
+        return Static(unknown=dict.fromkeys(("flops", "bytes", "occupancy_percent"), reason))
     read, written = traffic.compulsory.read_bytes, traffic.compulsory.write_bytes
     occupied = traffic.occupancy
     known = {

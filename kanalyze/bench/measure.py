@@ -51,9 +51,9 @@ class Rates:
         """The rate of the largest buffer: memory."""
         return self.l2_curve[-1][1]
 
-    def steps(self) -> dict[str, int | None]:
-        """Where the curve falls; see `fallen`."""
-        return fallen(self.l2_curve)
+    def plateaus(self) -> list[tuple[int, int, float]]:
+        """Where the curve is flat; see `flat`."""
+        return flat(self.l2_curve)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -63,34 +63,40 @@ class Rates:
             "copy_gb_per_s": self.copy_gb_per_s,
             "read_gb_per_s": self.read_gb_per_s,
             "l2_gb_per_s": self.l2_gb_per_s,
-            "l2_steps_bytes": self.steps(),
+            "l2_plateaus": [
+                {"from_bytes": low, "to_bytes": high, "gb_per_s": rate}
+                for low, high, rate in self.plateaus()
+            ],
             "l2_curve": [{"bytes": size, "gb_per_s": rate} for size, rate in self.l2_curve],
             "tflops": dict(self.tflops),
             "unknown": [{"field": f"tflops.{k}", "reason": v} for k, v in self.reasons.items()],
         }
 
 
-def fallen(curve: Sequence[tuple[int, float]]) -> dict[str, int | None]:
-    """Sizes at which a curve of rates has fallen from its best to that of its largest size.
+def flat(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int, float]]:
+    """The plateaus of a curve of rates: smallest size, largest size, median rate.
 
-    ``full``: the largest size before the rate first drops below 90 % of the best; ``half``: the
-    first size behind it whose rate is nearer to the last one than to the best; ``gone``: the first
-    size behind that within 10 % of the last one. None: no such size.
+    A plateau is at least three neighbouring sizes whose rates lie within 5 % of their median. One
+    ends where a capacity does: between its largest size and the next one measured.
     """
-    best, last = max(rate for _, rate in curve), curve[-1][1]
-    top = next(i for i, (_, rate) in enumerate(curve) if rate == best)
-    full: int | None = curve[top][0]
-    half = gone = None
-    dropped = False
-    for size, rate in curve[top:]:
-        dropped = dropped or rate < 0.9 * best
-        if not dropped:
-            full = size
-        if half is None and rate < (best + last) / 2:
-            half = size
-        if half is not None and gone is None and rate <= 1.1 * last:
-            gone = size
-    return {"full": full, "half": half, "gone": gone}
+    found = []
+    start = 0
+    while start < len(curve):
+        end = start + 1
+        while end < len(curve) and _level([rate for _, rate in curve[start : end + 1]]):
+            end += 1
+        if end - start >= 3:
+            rates = [rate for _, rate in curve[start:end]]
+            found.append((curve[start][0], curve[end - 1][0], statistics.median(rates)))
+            start = end
+        else:
+            start += 1
+    return found
+
+
+def _level(rates: Sequence[float]) -> bool:
+    middle = statistics.median(rates)
+    return all(abs(rate - middle) <= 0.05 * middle for rate in rates)
 
 
 def measure(found: Machine, progress: Callable[[str], None]) -> Rates:

@@ -70,7 +70,7 @@ def launched_kernels(torch: Any, go: Callable[[], Any]) -> dict[str, int]:
     """The GPU kernels, copies and fills of one call, by ``torch.profiler``: name to launches."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         go()
         torch.cuda.synchronize()
     found: Counter[str] = Counter()

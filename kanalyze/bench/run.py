@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from kanalyze import userfile
 from kanalyze.bench import (
     build,
     checking,
@@ -168,7 +169,10 @@ class _Run:
         self, outcome: Outcome, future: Future[build.Launchable | build.NotBuilt], rivals_too: bool
     ) -> bool:
         """Measure one case; False where nothing more can be launched."""
-        built = future.result()
+        try:
+            built = future.result()
+        except Exception as error:  # the process that compiled it died, or failed
+            built = build.NotBuilt(f"it could not be compiled: {userfile.one_line(error)}", False)
         if isinstance(built, build.NotBuilt):
             outcome.status = "skipped" if built.impossible else "failed"
             outcome.reason = built.reason

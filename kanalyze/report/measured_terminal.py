@@ -12,11 +12,6 @@ _ROWS = (
     ("memory, read", "read_gb_per_s", "dram_gb_per_s", "GB/s"),
     ("L2, read", "l2_gb_per_s", "l2_measured_gb_per_s", "GB/s"),
 )
-_STEPS = (
-    ("full", "read at full rate up to"),
-    ("half", "half-way to memory's rate at"),
-    ("gone", "memory's rate from"),
-)
 _BAR = 40
 
 
@@ -51,10 +46,10 @@ def measured_text(measured: Mapping[str, Any], table: Mapping[str, Any], page: P
         page.line(
             (f"  {point['bytes'] >> 20:>5} MiB {point['gb_per_s']:>8.0f} GB/s  ", ""), (bar, "")
         )
-    for key, words in _STEPS:
-        size = measured["l2_steps_bytes"][key]
-        text = "unknown" if size is None else f"{size >> 20} MiB"
-        page.line((f"  {words} ", "label"), (text, ""))
+    for plateau in measured["l2_plateaus"]:
+        low, high = plateau["from_bytes"] >> 20, plateau["to_bytes"] >> 20
+        text = f"{plateau['gb_per_s']:.0f} GB/s from {low} to {high} MiB"
+        page.line(("  level: ", "label"), (text, ""))
 
 
 def _row(page: Page, label: str, value: float | None, known: float | None, unit: str) -> None:
