@@ -18,6 +18,7 @@ from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Finding, Unknown
+from kanalyze.sharing import shared
 
 _COUNTERS = {
     ("global", "load"): "global_load",
@@ -203,9 +204,25 @@ class Totals:
         for pointer, kinds_of in by_pointer.items():
             reasons: list[str] = []
             amounts = {kind: self._distinct(indices, reasons) for kind, indices in kinds_of.items()}
+            sharing = {
+                kind: shared(self.launched, [self.costs[i] for i in indices])
+                for kind, indices in kinds_of.items()
+                if amounts[kind]
+            }
+            said = [found for found in sharing.values() if isinstance(found, str)]
+            read, write = (
+                None if isinstance(found := sharing.get(kind), str) else found
+                for kind in ("read", "write")
+            )
             rows.append(
                 doc.PointerBytes(
-                    pointer, amounts["read"], amounts["write"], reasons[0] if reasons else None
+                    pointer,
+                    amounts["read"],
+                    amounts["write"],
+                    reasons[0] if reasons else None,
+                    read,
+                    write,
+                    said[0] if said else None,
                 )
             )
         totals: dict[str, int | None] = {}

@@ -23,7 +23,7 @@ LAYERS = [
     ("bench",),
     ("estimating",),
     ("pipeline", "decoding"),
-    ("totals", "executed", "draws"),
+    ("totals", "executed", "sharing", "draws"),
     ("describe", "machine"),
     ("launched", "sass_launched"),
     ("listing", "naming", "sass_section"),

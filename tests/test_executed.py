@@ -199,7 +199,7 @@ def test_spills_are_those_of_the_machine_code() -> None:
     assert spills["store"] > 0
     assert spills["store"] % threads == 0
     assert spills["load"] == spills["store"]
-    assert f"spill load {spills['store']:,}" in render(found, width=300).replace("\u00a0", " ")
+    assert f"spill load {spills['store']:,}" in render(found, width=300)
 
 
 def test_intensity_by_level() -> None:

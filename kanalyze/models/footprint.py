@@ -12,28 +12,21 @@ steps, sectors are marked one by one; then the span of one pointer is bounded.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kanalyze.address.parts import Array, TooLargeError
+from kanalyze.models import boxes
+from kanalyze.models.boxes import Run
 from kanalyze.models.coalescing import SECTOR
 
 _MOST_SECTORS = 1 << 29  # 16 GiB behind one pointer, half a GiB of marks
 _FEW_SECTORS = 1 << 16  # marked one by one whatever they are
 _MOST_RUNS = 1 << 11
 _CHUNK = 1 << 23
-
-
-class _Run(NamedTuple):
-    """``length`` sectors from ``first`` on; if more than once, ``step`` (> length) apart."""
-
-    first: int
-    step: int
-    times: int
-    length: int
 
 
 @dataclass
@@ -45,7 +38,7 @@ class Footprint:
 
     low: int
     extent: int
-    runs: set[_Run] = field(default_factory=set)
+    runs: set[Run] = field(default_factory=set)
     marks: npt.NDArray[np.bool_] | None = None
 
     @staticmethod
@@ -88,12 +81,10 @@ class Footprint:
             else:
                 self._add_all(some, offsets)
 
-    def _add(self, runs: set[_Run]) -> None:
+    def _add(self, runs: set[Run]) -> None:
         if self.marks is None:
             self.runs |= runs
-            common = self._common_step()
-            alone = (1 if run.step == common else run.times for run in self.runs)
-            if sum(alone) > _MOST_RUNS:
+            if boxes.number(self.runs, boxes.common_step(self.runs)) > _MOST_RUNS:
                 self._one_by_one()
         else:
             for run in runs:
@@ -119,35 +110,63 @@ class Footprint:
             self.runs.clear()
         return self.marks
 
-    def _paint(self, marks: npt.NDArray[np.bool_], run: _Run) -> None:
+    def _paint(self, marks: npt.NDArray[np.bool_], run: Run) -> None:
         first = run.first - self.low // SECTOR
         last = first + (run.times - 1) * run.step
         if run.times > 1:
             marks[first:last].reshape(-1, run.step)[:, : run.length] = True
         marks[last : last + run.length] = True
 
-    def _common_step(self) -> int:
-        """The step of the run that is repeated most often."""
-        return max(((run.times, run.step) for run in self.runs), default=(1, 0))[1]
-
     @property
     def sectors(self) -> int:
         """How many sectors are marked."""
         if self.marks is not None:
             return int(np.count_nonzero(self.marks))
-        common = self._common_step()
-        step = max(1, common)
-        boxes = []
-        for run in self.runs:
-            apart, times = (1, run.times) if run.step == common else (run.times, 1)
-            for first in (run.first + i * run.step for i in range(apart)):
-                row, begin = divmod(first, step)
-                rows, end = divmod(begin + run.length, step)
-                boxes.append((row, row + times, begin, step if rows else end))
-                if rows:  # whole rows, none if repeated, and what is left
-                    boxes.append((row + 1, row + rows, 0, step))
-                    boxes.append((row + rows, row + rows + times, 0, end))
-        return _area(np.array(boxes, np.int64).reshape(-1, 4))
+        return sum(
+            int(strip.height * np.diff(strip.edges)[strip.covers > 0].sum())
+            for strip in self._strips()
+        )
+
+    def _strips(self) -> Iterator[boxes.Strip]:
+        runs = list(self.runs)
+        return boxes.strips(runs, [1] * len(runs), self._row())
+
+    def _row(self) -> int:
+        return max(1, boxes.common_step(self.runs))
+
+    def disjoint(self) -> list[Run]:
+        """The marked sectors as runs of which no two overlap, and single ones do not touch."""
+        if self.marks is not None:
+            edges = np.flatnonzero(np.diff(self.marks, prepend=False, append=False))
+            return _single(edges[::2] + self.low // SECTOR, edges[1::2] + self.low // SECTOR)
+        begins = [run.first for run in self.runs if run.times == 1]
+        ends = [run.first + run.length for run in self.runs if run.times == 1]
+        found = []
+        if len(begins) < len(self.runs):
+            begins, ends = [], []
+            for strip in self._strips():
+                inside = np.diff(strip.covers > 0, prepend=False, append=False)
+                edges = strip.edges[np.flatnonzero(inside)]
+                for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+                    first = strip.row * self._row() + begin
+                    last = first + (strip.height - 1) * self._row() + end - begin
+                    if strip.height == 1 or end - begin == self._row():
+                        begins.append(first)
+                        ends.append(last)
+                    else:
+                        found.append(Run(first, self._row(), strip.height, end - begin))
+        return found + _single(np.array(begins, np.int64), np.array(ends, np.int64))
+
+
+def _single(begins: Array, ends: Array) -> list[Run]:
+    """Runs that begin and end there, those that touch or overlap as one."""
+    order = np.argsort(begins)
+    begins, reached = begins[order], np.maximum.accumulate(ends[order])
+    apart = np.flatnonzero(begins[1:] > reached[:-1])
+    firsts = begins[np.concatenate(([0], apart + 1))] if len(begins) else begins
+    lasts = reached[np.concatenate((apart, [len(begins) - 1]))] if len(begins) else begins
+    pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    return [Run(first, 0, 1, last - first) for first, last in pairs]
 
 
 def _step(bases: Array) -> int | None:
@@ -158,41 +177,23 @@ def _step(bases: Array) -> int | None:
     return step if step > 0 and bool((np.diff(bases) == step).all()) else None
 
 
-def _repeated(bases: Array, step: int, offsets: Array) -> set[_Run]:
+def _repeated(bases: Array, step: int, offsets: Array) -> set[Run]:
     """The sectors of ``base + offset`` for bases that lie evenly."""
     turn = SECTOR // math.gcd(step, SECTOR)  # so many steps are whole sectors
-    found: set[_Run] = set()
+    found: set[Run] = set()
     for base, start in enumerate(bases[:turn]):
         sectors = np.unique(np.floor_divide(offsets + start, SECTOR))
         found |= _runs(sectors, step * turn // SECTOR, len(bases[base::turn]))
     return found
 
 
-def _runs(sectors: Array, step: int = 0, times: int = 1) -> set[_Run]:
+def _runs(sectors: Array, step: int = 0, times: int = 1) -> set[Run]:
     """The runs of some sectors, in rising order, each repeated; as one where they touch."""
     begins = np.flatnonzero(np.diff(sectors, prepend=sectors[0] - 2) != 1)
     lengths = np.diff(begins, append=len(sectors))
     return {
-        _Run(first, 0, 1, (times - 1) * step + length)
+        Run(first, 0, 1, (times - 1) * step + length)
         if times == 1 or length >= step
-        else _Run(first, step, times, length)
+        else Run(first, step, times, length)
         for first, length in zip(sectors[begins].tolist(), lengths.tolist(), strict=True)
     }
-
-
-def _area(boxes: Array) -> int:
-    """Cells in at least one of the boxes, each given as rows from, to, columns from, to."""
-    edges = np.concatenate((boxes[:, [0, 2, 3]], boxes[:, [1, 3, 2]]))  # covers more, less
-    edges = edges[np.argsort(edges[:, 0])]
-    rows, begins = np.unique(edges[:, 0], return_index=True)
-    columns, places = np.unique(edges[:, 1:], return_inverse=True)
-    widths = np.diff(columns)
-    changes = np.zeros(len(columns), np.int64)
-    total = 0
-    for height, some in zip(
-        np.diff(rows), np.split(places.reshape(-1, 2), begins[1:]), strict=False
-    ):
-        np.add.at(changes, some[:, 0], 1)
-        np.add.at(changes, some[:, 1], -1)
-        total += int(height) * int(widths[np.cumsum(changes)[:-1] > 0].sum())
-    return total

@@ -21,7 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kanalyze.address import parts
-from kanalyze.address.grid import BLOCK, THREAD, Comparison, Condition, spread
+from kanalyze.address.grid import (
+    BLOCK,
+    THREAD,
+    Condition,
+    both,
+    comparison,
+    either,
+    negate,
+    spread,
+)
 from kanalyze.address.parts import Array, Parts, TooLargeError
 
 WARP = 32
@@ -47,6 +56,10 @@ class Rule:
 
 class MisalignedError(Exception):
     """A lane's address is not a multiple of the width of the access: the device would fault."""
+
+
+class MixedError(Exception):
+    """Something in which threads and blocks do not part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,7 @@ def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurre
     Raises:
         TooLargeError: the launch has too many different cases.
     """
-    return _Counter(rule, address, condition, occurrences).run()
+    return Counter(rule, address, condition, occurrences).run()
 
 
 def classes(
@@ -86,13 +99,15 @@ def classes(
     Raises:
         TooLargeError: the launch has too many different cases.
     """
-    return _Counter(_ANYWHERE, address, condition, occurrences).classes()
+    return Counter(ANYWHERE, address, condition, occurrences).classes()
 
 
-_ANYWHERE = Rule(1 << 62, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
+ANYWHERE = Rule(1 << 62, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
 
 
-class _Counter:
+class Counter:
+    """One instruction in a launch, with the rule that it is counted by."""
+
     def __init__(self, rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences):
         self.rule = rule
         self.shape = occurrences.dimensions
@@ -104,19 +119,19 @@ class _Counter:
 
     def run(self) -> Counted:
         """Count by classes of blocks and iterations; lane by lane where they cannot be told."""
-        by_lane, elsewhere = self._split(self.address)
+        by_lane, elsewhere = self.split(self.address)
         if by_lane is None:
             return self._lane_by_lane()
         features = [np.mod(part, self.rule.period) for part in elsewhere]
         try:
-            tree = self._classify(self.condition, features)
-        except _MixedError:
+            tree = self.classify(self.condition, features)
+        except MixedError:
             return self._lane_by_lane()
         axes = [a for a in range(self.rank) if a != THREAD]
         codes, weights = self._joint(features, axes)
         return self._count_classes(by_lane, codes, weights, tree, len(elsewhere))
 
-    def _split(self, value: Parts) -> tuple[Array | None, list[Array]]:
+    def split(self, value: Parts) -> tuple[Array | None, list[Array]]:
         """A value as an array over threads and parts over the other axes, if it is such a sum."""
         threads = [p for axes, p in value.parts.items() if axes == (THREAD,)]
         others = [p for axes, p in value.parts.items() if THREAD not in axes]
@@ -127,15 +142,18 @@ class _Counter:
             lanes = lanes + part.reshape(-1)
         return lanes, others
 
-    def _classify(self, condition: Condition, features: list[Array]) -> _Tree:
-        """The tree with, for each leaf, which feature decides it, and its lanes for each code."""
+    def classify(self, condition: Condition, features: list[Array]) -> _Tree:
+        """The tree with, for each leaf, which feature decides it, and its lanes for each code.
+
+        The features are appended to ``features``.
+        """
         if condition.kind != "leaf":
-            operands = tuple(self._classify(o, features) for o in condition.operands)
+            operands = tuple(self.classify(o, features) for o in condition.operands)
             return _Tree(condition.kind, operands=operands)
         assert condition.leaf is not None
-        by_lane, others = self._split(condition.leaf.value)
+        by_lane, others = self.split(condition.leaf.value)
         if by_lane is None:
-            raise _MixedError
+            raise MixedError
         nothing = np.zeros((1,) * self.rank, np.int64)
         elsewhere = parts.dense(parts.of_arrays([nothing, *others]))
         levels, rank = np.unique(by_lane, return_inverse=True)
@@ -224,15 +242,15 @@ class _Counter:
 
     def classes(self) -> Iterator[tuple[Array, Array]]:
         """Bases with the offsets of the lanes that take part, by class."""
-        by_lane, elsewhere = self._split(self.address)
+        by_lane, elsewhere = self.split(self.address)
         places = len(elsewhere)
         features = list(elsewhere)
         try:
-            tree = self._classify(self.condition, features) if by_lane is not None else None
-        except _MixedError:
+            tree = self.classify(self.condition, features) if by_lane is not None else None
+        except MixedError:
             tree = None
         if by_lane is None or tree is None:
-            for addresses, active, _ in self._all_lanes():
+            for addresses, active, _ in self.lane_by_lane():
                 yield addresses[active], np.zeros(1, np.int64)
             return
         codes, _ = self._joint(features, [a for a in range(self.rank) if a != THREAD])
@@ -263,11 +281,12 @@ class _Counter:
     def _lane_by_lane(self) -> Counted:
         """Every address of the launch, a part of the blocks at a time."""
         tally = _Tally(self.rule)
-        for addresses, active, weights in self._all_lanes():
+        for addresses, active, weights in self.lane_by_lane():
             tally.add(addresses, active, weights)
         return tally.result()
 
-    def _all_lanes(self) -> Iterator[tuple[Array, Lanes, Array]]:
+    def lane_by_lane(self) -> Iterator[tuple[Array, Lanes, Array]]:
+        """Addresses, lanes that take part, and weights of 1, a part of the blocks at a time."""
         lanes = int(np.prod([int(n) for n in self.shape]))
         if lanes > _MOST_LANES // 8:
             raise TooLargeError
@@ -276,10 +295,10 @@ class _Counter:
         for start in range(0, self.shape[BLOCK], step):
             blocks = slice(start, start + step)
             address = sum(
-                (_cut(p, blocks) for p in self.address.parts.values()),
+                (cut(p, blocks) for p in self.address.parts.values()),
                 start=np.zeros((1,) * self.rank, np.int64),
             )
-            active = spread(_cut_condition(self.condition, blocks), self.rank)
+            active = spread(cut_condition(self.condition, blocks), self.rank)
             extent = (min(step, self.shape[BLOCK] - start), *self.shape[1:])
             rows = [
                 np.moveaxis(np.broadcast_to(a, extent), THREAD, -1).reshape(-1, self.shape[THREAD])
@@ -311,10 +330,6 @@ def distinct_rows(columns: list[Array]) -> tuple[Array, Array]:
         found, place = np.divmod(found, size)
         result.append(place + low)
     return np.stack(result[::-1], axis=1), counts
-
-
-class _MixedError(Exception):
-    """A comparison in which threads and blocks do not part."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,15 +389,24 @@ class _Tally:
         return Counted(requests, cost, self.threads, dict(sorted(self.by_cost.items())))
 
 
-def _cut(array: Array, blocks: slice) -> Array:
+def cut(array: Array, blocks: slice) -> Array:
+    """An array over the axes, for some blocks."""
     return array[blocks] if array.shape[BLOCK] > 1 else array
 
 
-def _cut_condition(condition: Condition, blocks: slice) -> Condition:
+def cut_condition(condition: Condition, blocks: slice) -> Condition:
+    """A condition over the axes, for some blocks."""
     if condition.kind == "leaf":
         assert condition.leaf is not None
         value = condition.leaf.value
-        some = parts.of_arrays([_cut(p, blocks) for p in value.parts.values()])
-        return Condition("leaf", Comparison(condition.leaf.kind, some))
-    operands = tuple(_cut_condition(o, blocks) for o in condition.operands)
-    return Condition(condition.kind, None, operands)
+        some = parts.of_arrays([cut(p, blocks) for p in value.parts.values()])
+        return comparison(condition.leaf.kind, some)
+    operands = [cut_condition(o, blocks) for o in condition.operands]
+    match condition.kind:
+        case "not":
+            return negate(operands[0])
+        case "and":
+            return both(*operands)
+        case "or":
+            return either(*operands)
+    return condition

@@ -71,13 +71,57 @@ class BranchCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Bytes of sectors that are touched by between ``least_blocks`` and ``most_blocks`` blocks."""
+
+    least_blocks: int
+    most_blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SectorsPerBlock:
+    """Distinct sectors that a block touches: the fewest, the median, the most."""
+
+    least: int
+    typical: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How often the sectors behind one pointer are touched, and by how many blocks.
+
+    ``requested_bytes`` counts a sector for each request that touches it, ``by_block_bytes`` once
+    for each block that does; ``again_in_block_bytes`` is the difference: what blocks ask for that
+    they had asked for before. ``blocks`` are those that touch any sector, ``most_blocks`` the most
+    that touch one and the same; ``shares`` add up to the distinct bytes.
+    """
+
+    requested_bytes: int
+    by_block_bytes: int
+    again_in_block_bytes: int
+    blocks: int
+    most_blocks: int
+    shares: tuple[Share, ...]
+    sectors_per_block: SectorsPerBlock
+
+
+@dataclass(frozen=True, slots=True)
 class PointerBytes:
-    """Distinct 32-byte sectors that the launch touches through one pointer, in bytes."""
+    """Distinct 32-byte sectors that the launch touches through one pointer, in bytes.
+
+    ``read_sharing`` and ``write_sharing`` say which are touched more than once; None where nothing
+    is read or written, or it is not known (``sharing_reason``).
+    """
 
     pointer: str
     read_bytes: int | None
     write_bytes: int | None
     reason: str | None
+    read_sharing: Sharing | None = None
+    write_sharing: Sharing | None = None
+    sharing_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

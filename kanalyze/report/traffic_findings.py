@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Finding
-from kanalyze.report.traffic_rows import Row, added, decimal, rows, whole
+from kanalyze.report.layout import NBSP
+from kanalyze.report.traffic_rows import Row, added, decimal, percent, plural, rows, whole
 
 _SECTOR = 32
+_MOST_SHARES = 4
 _IDLE = 0.1  # idle share of a launch's block slots from which the waves are worth a remark
 
 # ---------------------------------------------------------------- bytes by pointer
@@ -24,6 +27,8 @@ class PointerTraffic:
     write_bytes: int | None
     read_asked: int | None
     write_asked: int | None
+    read_sharing: doc.Sharing | None
+    write_sharing: doc.Sharing | None
     reason: str | None
 
 
@@ -44,17 +49,37 @@ def per_pointer(traffic: doc.Traffic) -> list[PointerTraffic]:
                 pointer.write_bytes,
                 None if reads is None else reads * _SECTOR,
                 None if writes is None else writes * _SECTOR,
+                pointer.read_sharing,
+                pointer.write_sharing,
                 pointer.reason,
             )
         )
     return result
 
 
-def again(asked: int | None, size: int) -> str:
-    """How often each sector is asked for, where that is more than once."""
+def again(asked: int | None, size: int, sharing: doc.Sharing | None) -> str:
+    """How often sectors are asked for, where that is more than once, and by how many blocks."""
     if asked is None or asked <= size * 1.005:
         return ""
-    return f" (each sector asked for {decimal(asked / size)} times)"
+    text = f"each sector asked for {decimal(asked / size)} times"
+    if sharing is not None:
+        text += f": {_by_blocks(sharing.shares, size)}"
+        if sharing.again_in_block_bytes:
+            times = decimal(sharing.requested_bytes / sharing.by_block_bytes)
+            text += f", {times} times by one block"
+    return f" ({text})"
+
+
+def _by_blocks(shares: Sequence[doc.Share], size: int) -> str:
+    """``by 1 block``, ``99 % by 1 block, 1 % by 2``, or the range where there are many."""
+    least, most = shares[0].least_blocks, shares[-1].most_blocks
+    if least == most:
+        return f"by {plural(most, 'block')}"
+    if any(s.least_blocks < s.most_blocks for s in shares) or len(shares) > _MOST_SHARES:
+        return f"by {whole(least)} to {plural(most, 'block')}"
+    parts = [f"{percent(100 * share.bytes / size)} by {whole(share.most_blocks)}"
+             for share in shares]  # fmt: skip
+    return ", ".join([f"{parts[0]}{NBSP}{'block' if least == 1 else 'blocks'}", *parts[1:]])
 
 
 # ---------------------------------------------------------------- findings

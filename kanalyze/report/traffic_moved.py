@@ -30,15 +30,16 @@ def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     known = traffic_findings.per_pointer(traffic)
     for index, pointer in enumerate(known):
         parts: list[str] = []
-        for verb, size, asked in (
-            ("read", pointer.read_bytes, pointer.read_asked),
-            ("written", pointer.write_bytes, pointer.write_asked),
+        for verb, size, asked, sharing in (
+            ("read", pointer.read_bytes, pointer.read_asked, pointer.read_sharing),
+            ("written", pointer.write_bytes, pointer.write_asked, pointer.write_sharing),
         ):
             if size is None:
                 parts.append(f"{verb}: unknown ({pointer.reason or 'no reason'})")
             elif size:
-                again = traffic_findings.again(asked, size)
-                parts.append(f"{human(size)} {verb}{again}")
+                again = traffic_findings.again(asked, size, sharing)
+                each = f", {_sectors(sharing.sectors_per_block)}" if sharing is not None else ""
+                parts.append(f"{human(size)} {verb}{each}{again}")
         text = "; ".join(parts) or "not touched"
         style = "warn" if "unknown" in text else ""
         yield "bytes" if index == 0 else "", [(pointer.name, "address"), (f": {text}", style)]
@@ -54,6 +55,13 @@ def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
         else:
             totals.append((f"{human(size)} {verb}", "title"))
     yield "", totals
+
+
+def _sectors(found: doc.SectorsPerBlock) -> str:
+    """Distinct sectors of a block."""
+    if found.least == found.most:
+        return f"{whole(found.most)} sectors a block"
+    return f"{whole(found.least)} to {whole(found.most)} sectors a block"
 
 
 def _by_space(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:

@@ -1,0 +1,80 @@
+"""One memory instruction of a launch block by block: what blocks have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from kanalyze.address import parts
+from kanalyze.address.grid import BLOCK, THREAD, Condition
+from kanalyze.address.parts import Array, Parts
+from kanalyze.models.warps import (
+    ANYWHERE,
+    Counter,
+    MixedError,
+    Occurrences,
+    cut,
+    cut_condition,
+)
+
+Placed = tuple[Parts, Condition, Occurrences]
+"""An instruction in a launch: its address, when it is executed, and the axes of both."""
+
+
+def all_lanes(address: Parts, condition: Condition, occurrences: Occurrences) -> Iterator[
+    tuple[Array, Array]
+]:  # fmt: skip
+    """The block and the address of each thread that executes an instruction, one by one.
+
+    Raises:
+        TooLargeError: there are too many.
+    """
+    counter = Counter(ANYWHERE, address, condition, occurrences)
+    others = occurrences.dimensions[THREAD + 1 :]
+    done = 0
+    for addresses, active, _ in counter.lane_by_lane():
+        block = done + np.arange(len(addresses)) // math.prod(others)
+        done += len(addresses) // math.prod(others)
+        yield np.broadcast_to(block[:, None], active.shape)[active], addresses[active]
+
+
+def at_block(address: Parts, condition: Condition, occurrences: Occurrences, block: int) -> Placed:
+    """An instruction in one block of the launch."""
+    alone = slice(block, block + 1)
+    here = parts.of_arrays([cut(p, alone) for p in address.parts.values()])
+    axes = Occurrences((1, *occurrences.dimensions[1:]))
+    return here, cut_condition(condition, alone), axes
+
+
+def block_codes(address: Parts, condition: Condition, occurrences: Occurrences) -> list[Array]:
+    """What blocks differ in besides a number added to all addresses: arrays over the blocks.
+
+    Blocks that agree in them execute the instruction with the same lanes in the same iterations,
+    at addresses that differ by one number.
+
+    Raises:
+        MixedError: something in which blocks and threads do not part.
+        TooLargeError: there are too many different cases.
+    """
+    counter = Counter(ANYWHERE, address, condition, occurrences)
+    by_lane, _ = counter.split(address)
+    if by_lane is None:
+        raise MixedError
+    features = [p for axes, p in address.parts.items() if BLOCK in axes and len(axes) > 1]
+    counter.classify(condition, features)
+    return [_alike(feature) for feature in features if feature.shape[BLOCK] > 1]
+
+
+def _alike(feature: Array) -> Array:
+    """A number for each block, the same for blocks with the same numbers along all other axes."""
+    rows = feature.reshape(len(feature), -1)
+    if rows.shape[1] == 1:
+        return rows[:, 0]
+    mixer = np.random.default_rng(0).integers(1, 1 << 62, rows.shape[1]) | 1
+    _, first, kinds = np.unique(rows @ mixer, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first][kinds], rows):  # two rows with the same sum
+        kinds = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    result: Array = kinds.astype(np.int64)
+    return result

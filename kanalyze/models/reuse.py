@@ -1,0 +1,258 @@
+"""Sectors that several blocks of a launch touch, and how many each block touches.
+
+What: for some accesses together, how many sectors are touched by exactly one block, by two …; and
+how many different sectors blocks touch.
+Formula: blocks of which the same lanes take part in the same iterations, and whose addresses differ
+by one number for all accesses, a multiple of 32 B, are one class: they touch the same pattern of
+sectors, moved. The patterns of all blocks are added up: evenly moved ones as evenly repeated runs
+(`kanalyze.models.boxes`). Where addresses do not part into blocks and threads, or blocks are few,
+every block's sectors are listed.
+Source: none needed, it is counting. Limits: launches with very many different blocks, or patterns
+that lie irregularly, are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanalyze.address.grid import BLOCK
+from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.models import boxes
+from kanalyze.models.boxes import Run
+from kanalyze.models.by_block import Placed, all_lanes, at_block, block_codes
+from kanalyze.models.coalescing import SECTOR
+from kanalyze.models.footprint import Footprint
+from kanalyze.models.warps import MixedError, classes
+
+_MOST_CLASSES = 1 << 9
+_MOST_LANES = 1 << 22
+_MOST_RUNS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Sectors by the number of blocks that touch them, and blocks by the sectors that they touch.
+
+    Blocks that touch none are left out.
+    """
+
+    by_blocks: dict[int, int]
+    by_sectors: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Places ``first + Σ i·step`` with 0 <= i < times for each (step, times), inner first."""
+
+    first: int
+    steps: tuple[tuple[int, int], ...]
+    weight: int
+
+
+def reuse(accesses: Sequence[Placed]) -> Reuse:
+    """How blocks share the sectors of some accesses.
+
+    Args:
+        accesses: of each the address, the condition and the extents of the axes
+            (`kanalyze.launched.Launched.place`).
+
+    Raises:
+        TooLargeError: there are too many different blocks, or sectors lie too irregularly.
+    """
+    try:
+        return _by_classes(accesses)
+    except (MixedError, TooLargeError):
+        return _one_by_one(accesses)
+
+
+# ---------------------------------------------------------------- by classes of blocks
+
+
+def _by_classes(accesses: Sequence[Placed]) -> Reuse:
+    moved, signatures = _moved(accesses)
+    blocks = accesses[0][2].dimensions[BLOCK]
+    kinds = _classes([np.broadcast_to(s, blocks) for s in signatures], blocks)
+    representatives = np.unique(kinds, return_index=True)[1]
+    if len(representatives) > _MOST_CLASSES:
+        raise TooLargeError
+    runs: list[Run] = []
+    weights: list[int] = []
+    by_sectors: dict[int, int] = {}
+    for kind, block in enumerate(representatives.tolist()):
+        pattern = _pattern(accesses, block)
+        if not pattern:
+            continue
+        there = moved[kinds == kind] if len(moved) > 1 else np.repeat(moved, np.sum(kinds == kind))
+        size = sum(run.times * run.length for run in pattern)
+        by_sectors[size] = by_sectors.get(size, 0) + len(there)
+        places, amounts = np.unique((there - there[0]) // SECTOR, return_counts=True)
+        for lattice in lattices(places, amounts):
+            for run in pattern:
+                _add(runs, weights, run, lattice)
+    return Reuse(boxes.covered(runs, weights) if runs else {}, by_sectors)
+
+
+def _moved(accesses: Sequence[Placed]) -> tuple[Array, list[Array]]:
+    """How far each block's addresses are moved, and what else blocks may differ in."""
+    alone = [_of_blocks(address) for address, _, _ in accesses]
+    moved = next((part for part in alone if len(part) > 1), alone[0])
+    signatures = [np.mod(moved, SECTOR)]
+    for (address, condition, occurrences), part in zip(accesses, alone, strict=True):
+        signatures.append(part - moved)
+        signatures += block_codes(address, condition, occurrences)
+    return moved, [s for s in signatures if (s != s[0]).any()]
+
+
+def _of_blocks(address: Parts) -> Array:
+    """The part of an address that depends on the block alone, over blocks."""
+    part = address.parts.get((BLOCK,))
+    return np.zeros(1, np.int64) if part is None else part.reshape(-1)
+
+
+def _classes(signatures: Sequence[Array], blocks: int) -> Array:
+    """A number for each block, the same for those that agree in all signatures."""
+    code = np.zeros(blocks, np.int64)
+    for signature in signatures:
+        levels, places = np.unique(signature, return_inverse=True)
+        code = code * len(levels) + places.reshape(-1)
+        if int(code.max()) > 1 << 40:
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+    return np.unique(code, return_inverse=True)[1].reshape(-1)
+
+
+def _pattern(accesses: Sequence[Placed], block: int) -> list[Run]:
+    """The sectors that one block touches, as runs that do not overlap."""
+    here = [at_block(*placed, block) for placed in accesses]
+    low, high = min(a.low for a, _, _ in here), max(a.high for a, _, _ in here)
+    footprint = Footprint.over(low, high)
+    for placed in here:
+        for bases, offsets in classes(*placed):
+            footprint.mark(bases, offsets)
+    return _joined(footprint.disjoint())
+
+
+def _joined(runs: list[Run]) -> list[Run]:
+    """Single runs of one length that lie evenly, as one that is repeated."""
+    single: dict[int, list[int]] = {}
+    for run in runs:
+        if run.times == 1:
+            single.setdefault(run.length, []).append(run.first)
+    result = [run for run in runs if run.times > 1]
+    for length, firsts in single.items():
+        places = np.array(sorted(firsts), np.int64)
+        for lattice in lattices(places, np.ones(len(places), np.int64)):
+            step, times = lattice.steps[0] if lattice.steps else (0, 1)
+            result += [Run(first, step, times, length) for first in _spread(lattice, 1)]
+    return result
+
+
+# ---------------------------------------------------------------- evenly spaced places
+
+
+def lattices(places: Array, weights: Array) -> list[Lattice]:
+    """Places in rising order, each with a weight, as lattices; those alike in weight together."""
+    found = []
+    for weight in np.unique(weights).tolist():
+        found += [
+            Lattice(first, steps, weight) for first, steps in _lattices(places[weights == weight])
+        ]
+    if len(found) > _MOST_RUNS:
+        raise TooLargeError
+    return found
+
+
+_Steps = tuple[tuple[int, int], ...]
+
+
+def _lattices(places: Array) -> list[tuple[int, _Steps]]:
+    if len(places) < 2:
+        return [(int(place), ()) for place in places]
+    apart = np.diff(places)
+    steps, counts = np.unique(apart, return_counts=True)
+    step = int(steps[np.argmax(counts)])
+    begins = np.concatenate(([0], np.flatnonzero(apart != step) + 1))
+    lengths = np.diff(begins, append=len(places))
+    if int(counts.max()) == 1 and len(places) > 2:
+        return [(int(place), ()) for place in places]
+    found: list[tuple[int, _Steps]] = []
+    for length in np.unique(lengths).tolist():
+        inner = ((step, length),) if length > 1 else ()
+        firsts = places[begins[lengths == length]]
+        if not inner and len(firsts) == len(places):
+            found += [(int(first), ()) for first in firsts]
+        else:
+            found += [(first, (*inner, *outer)) for first, outer in _lattices(firsts)]
+    return found
+
+
+def _spread(lattice: Lattice, kept: int) -> list[int]:
+    """The first places of a lattice, all steps but the first ``kept`` spread out."""
+    firsts = np.array([lattice.first], np.int64)
+    for step, times in lattice.steps[kept:]:
+        firsts = (firsts[:, None] + step * np.arange(times)).reshape(-1)
+    found: list[int] = firsts.tolist()
+    return found
+
+
+def _add(runs: list[Run], weights: list[int], run: Run, lattice: Lattice) -> None:
+    """Add a run at each place of a lattice."""
+    steps = sorted((s, n) for s, n in ((run.step, run.times), *lattice.steps) if n > 1)
+    for made in _merged(run.first + lattice.first, steps, run.length):
+        runs.append(made)
+        weights.append(lattice.weight)
+    if len(runs) > _MOST_RUNS:
+        raise TooLargeError
+
+
+def _merged(first: int, steps: list[tuple[int, int]], length: int) -> list[Run]:
+    """A run at each place ``first + Σ i·step`` (steps rising) as few runs with the same sum."""
+    if not steps:
+        return [Run(first, 0, 1, length)]
+    (step, times), rest = steps[0], steps[1:]
+    if step <= length:  # they touch or overlap: whole turns lie one behind the other
+        whole, left = divmod(length, step)
+        if whole + (left > 0) > times:
+            starts = [first + i * step for i in range(times)]
+            return [run for start in starts for run in _merged(start, rest, length)]
+        found = []
+        for i in range(whole):
+            found += _merged(first + i * step, rest, times * step)
+        return found + (_merged(first + whole * step, steps, left) if left else [])
+    if rest and rest[0][0] == step * times:
+        return _merged(first, [(step, times * rest[0][1]), *rest[1:]], length)
+    (step, times), *rest = sorted(steps, key=lambda pair: -pair[1])
+    firsts = [first]
+    for other, number in rest:
+        firsts = [place + i * other for place in firsts for i in range(number)]
+        if len(firsts) > _MOST_RUNS:
+            raise TooLargeError
+    return [Run(place, step, times, length) for place in firsts]
+
+
+# ---------------------------------------------------------------- one by one
+
+
+def _one_by_one(accesses: Sequence[Placed]) -> Reuse:
+    """Every lane of every block looked at."""
+    lanes = sum(int(np.prod(occurrences.dimensions)) for _, _, occurrences in accesses)
+    if lanes > _MOST_LANES:
+        raise TooLargeError
+    found: list[Array] = []
+    low = min(address.low for address, _, _ in accesses) // SECTOR
+    extent = max(address.high for address, _, _ in accesses) // SECTOR - low + 1
+    if extent * accesses[0][2].dimensions[BLOCK] >= 1 << 62:
+        raise TooLargeError
+    for placed in accesses:
+        for block, addresses in all_lanes(*placed):
+            found.append(np.unique(block * extent + np.floor_divide(addresses, SECTOR) - low))
+    touched = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return Reuse(_histogram(touched % extent), _histogram(touched // extent))
+
+
+def _histogram(values: Array) -> dict[int, int]:
+    """How many different values occur how often."""
+    often, numbers = np.unique(np.unique(values, return_counts=True)[1], return_counts=True)
+    return dict(zip(often.tolist(), numbers.tolist(), strict=True))

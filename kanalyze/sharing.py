@@ -1,0 +1,80 @@
+"""Which bytes of a pointer are touched more than once, and by how many blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kanalyze.address.grid import UnknownValueError
+from kanalyze.address.parts import TooLargeError
+from kanalyze.launched import Cost, Launched
+from kanalyze.models.coalescing import SECTOR, SECTORS
+from kanalyze.models.reuse import Reuse, reuse
+from kanalyze.models.warps import count
+from kanalyze.report import traffic_document as doc
+
+_MOST_SHARES = 8
+
+
+def shared(launched: Launched, costs: Sequence[Cost]) -> doc.Sharing | str:
+    """How blocks share the sectors that some accesses of one pointer touch, or why it is unknown.
+
+    Args:
+        launched: the kernel in its launch.
+        costs: the accesses, with their counts.
+    """
+    if any(cost.access.row.kind.startswith("bulk") for cost in costs):
+        return "the blocks that make bulk copies are not told apart"
+    try:
+        placed = [launched.place(cost.access) for cost in costs]
+        asked = sum(
+            cost.counted.cost
+            if cost.counted is not None and cost.access.row.kind in ("load", "store", "async_copy")
+            and cost.access.row.space == "global"
+            else count(SECTORS, *where).cost
+            for cost, where in zip(costs, placed, strict=True)
+        )  # fmt: skip
+        found = reuse(placed)
+    except UnknownValueError as error:
+        return str(error)
+    except TooLargeError:
+        return "blocks differ in too many ways to be compared"
+    return _document(found, asked)
+
+
+def _document(found: Reuse, asked: int) -> doc.Sharing:
+    sizes = found.by_sectors
+    by_block = sum(size * blocks for size, blocks in sizes.items())
+    blocks = sum(sizes.values())
+    return doc.Sharing(
+        requested_bytes=asked * SECTOR,
+        by_block_bytes=by_block * SECTOR,
+        again_in_block_bytes=(asked - by_block) * SECTOR,
+        blocks=blocks,
+        most_blocks=max(found.by_blocks, default=0),
+        shares=_shares(found.by_blocks),
+        sectors_per_block=doc.SectorsPerBlock(
+            min(sizes, default=0), _median(sizes), max(sizes, default=0)
+        ),
+    )
+
+
+def _median(numbers: dict[int, int]) -> int:
+    """The lower median of numbers, given with how often each occurs."""
+    left = (sum(numbers.values()) + 1) // 2
+    for number in sorted(numbers):
+        left -= numbers[number]
+        if left <= 0:
+            return number
+    return 0
+
+
+def _shares(by_blocks: dict[int, int]) -> tuple[doc.Share, ...]:
+    """Bytes by number of blocks; by powers of two where there are many numbers."""
+    groups: dict[int, list[int]] = {}
+    many = len(by_blocks) > _MOST_SHARES
+    for blocks in sorted(by_blocks):
+        groups.setdefault(blocks.bit_length() if many else blocks, []).append(blocks)
+    return tuple(
+        doc.Share(some[0], some[-1], sum(by_blocks[n] for n in some) * SECTOR)
+        for some in groups.values()
+    )
