@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from kanalyze import assuming, cuda, inputs, sass_section
 from kanalyze import cubin as cubins
-from kanalyze import cuda, inputs, sass_section
 from kanalyze.compile import DEFAULT_ARCH, Compiled, compile_kernel, normalise_arch
 from kanalyze.describe import Argument, Sources, describe
 from kanalyze.errors import InputError, KanalyzeError, SourceSpot, UsageError, nearest
@@ -36,6 +37,7 @@ class Subject:
         cubin: the machine code that was given, or lies beside the PTX.
         given: whether ``cubin`` is the input itself, so that it says what the kernels need.
         bare: kernels of that cubin of which there is no PTX.
+        assume: pointer parameter to what its array holds, see `kanalyze.assuming`.
     """
 
     module: ir.Module
@@ -48,6 +50,7 @@ class Subject:
     cubin: cubins.Cubin | None = None
     given: bool = False
     bare: tuple[str, ...] = ()
+    assume: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -271,6 +274,7 @@ def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = T
         for function in module.entries:
             if function.body is None:
                 continue
+            launch = launch_for(subject, function)
             try:
                 description = describe(
                     module,
@@ -281,7 +285,7 @@ def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = T
                     subject.notes + warnings,
                     sources,
                     listing,
-                    launch_for(subject, function),
+                    launch,
                 )
                 kernel, reasons = resources.with_sass(description.kernel, function, sass)
             except Exception as error:  # a fault of ours must not cost the other kernels
@@ -327,12 +331,16 @@ def resources_of(subject: Subject) -> Machine:
 
 def launch_for(subject: Subject, function: ir.Function) -> Launch | None:
     """The launch of a kernel, where one is known: given, or that of the target's own example."""
-    if subject.launch is not None:
-        return subject.launch if _is_of(subject.launch, subject.module, function) else None
     compiled = subject.compiled
-    if compiled is None or compiled.grid is None or compiled.name != function.name:
-        return None
-    return launch_of(compiled)
+    if subject.launch is not None:
+        launch = subject.launch if _is_of(subject.launch, subject.module, function) else None
+    elif compiled is None or compiled.grid is None or compiled.name != function.name:
+        launch = None
+    else:
+        launch = launch_of(compiled)
+    if launch is None or not subject.assume:
+        return launch
+    return assuming.assume(launch, [p.name for p in function.parameters], subject.assume)
 
 
 def _is_of(launch: Launch, module: ir.Module, function: ir.Function) -> bool:

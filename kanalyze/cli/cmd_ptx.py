@@ -13,6 +13,7 @@ from kanalyze.cli import output
 @click.command("ptx")
 @click.argument("targets", metavar="[TARGET]...", nargs=-1, shell_complete=shared.complete_target)
 @shared.target_options
+@shared.assume_option
 @click.option(
     "--kernel",
     "kernels",
@@ -43,6 +44,7 @@ from kanalyze.cli import output
 def command(
     targets: tuple[str, ...],
     options: shared.TargetOptions,
+    assume: dict[str, str],
     kernels: tuple[str, ...],
     listing: bool | None,
     summary: bool,
@@ -76,7 +78,7 @@ def command(
         raise click.UsageError("--listing contradicts --summary and --quiet")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
     with_sass = sass and not (quiet and format_ == "text")
-    result = reading.read(targets, options, kernels, with_listing, lenient, with_sass)
+    result = reading.read(targets, options, kernels, with_listing, lenient, with_sass, assume)
     if format_ == "json":
         from kanalyze.report import as_json
 

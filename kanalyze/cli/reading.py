@@ -7,13 +7,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
 from kanalyze import cubin, cuda, inputs
+from kanalyze.assuming import parse
 from kanalyze.cli import output
 from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
@@ -23,6 +24,7 @@ from kanalyze.pipeline import (
     FAULT,
     Subject,
     errors_of,
+    launch_for,
     of_machine_code,
     read_ptx,
     report_on,
@@ -73,6 +75,7 @@ def read(
     listing: bool,
     lenient: bool,
     sass: bool = True,
+    assume: Mapping[str, str] | None = None,
 ) -> Result:
     """Read targets and report on all their kernels.
 
@@ -100,6 +103,8 @@ def read(
     ]
     if kernels:
         subjects = _chosen(subjects, kernels)
+    if assume:
+        subjects = _assuming(subjects, assume)
     ignored = [] if any(cuda.split(file) for file in files) else options.for_compiling()
     if ignored and subjects and all(subject.compiled is None for subject in subjects):
         output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
@@ -125,6 +130,21 @@ def read(
             trouble.exit_code = max(trouble.exit_code, InputError.exit_code)
     report = dataclasses.replace(report, skipped=(*trouble.skipped, *report.skipped))
     return Result(report, trouble.exit_code)
+
+
+def _assuming(subjects: Sequence[Subject], assume: Mapping[str, str]) -> list[Subject]:
+    """The subjects with what arrays hold, which matters where a launch is known."""
+    notes = []
+    for name, what in assume.items():
+        drawn = parse(what).drawn
+        notes.append(f"assumed: {name}={what}{', counts are of one draw' if drawn else ''}")
+    found = [
+        dataclasses.replace(subject, assume=assume, notes=(*subject.notes, *notes))
+        for subject in subjects
+    ]
+    if not any(launch_for(s, f) for s in found for f in s.module.entries):
+        raise UsageError("--assume is about a launch, and none is known: give --launch RECORD.json")
+    return found
 
 
 def _files(target: str, trouble: _Trouble) -> list[str]:
