@@ -42,8 +42,10 @@ class Capability:
     Registers are 32-bit. ``register_unit`` is the granule in which a warp gets registers;
     ``shared_carveouts_bytes`` are the sizes of shared memory that an SM can be set to;
     ``shared_reserved_bytes`` is what the driver takes of it for every block; ``barriers_per_sm``
-    are the hardware barriers that resident blocks share; ``fp32_lanes_per_sm`` the single-precision
-    FMAs that an SM starts each clock; ``l1_shared_bytes_per_sm`` L1 and shared memory together.
+    are the hardware barriers that resident blocks share; ``l1_shared_bytes_per_sm`` L1 and shared
+    memory together. ``*_lanes_per_sm`` are results of one type that an SM gives each clock: FMAs
+    (``int32``: additions; ``sfu``: approximate functions such as ex2); ``warp_schedulers_per_sm``
+    the warp instructions that it issues.
     """
 
     name: str
@@ -60,7 +62,12 @@ class Capability:
     shared_per_block_bytes: int
     shared_reserved_bytes: int
     barriers_per_sm: int
+    warp_schedulers_per_sm: int | None
+    fp64_lanes_per_sm: int | None
     fp32_lanes_per_sm: int | None
+    fp16_lanes_per_sm: int | None
+    int32_lanes_per_sm: int | None
+    sfu_lanes_per_sm: int | None
     l1_shared_bytes_per_sm: int | None
     facts: Mapping[str, Fact]
 
@@ -102,6 +109,7 @@ class Device:
     fp16_tensor_tflops: float | None
     bf16_tensor_tflops: float | None
     fp8_tensor_tflops: float | None
+    fp4_tensor_tflops: float | None
     int8_tensor_tops: float | None
     facts: Mapping[str, Fact]
     reasons: Mapping[str, str]
@@ -116,7 +124,8 @@ DEVICE_FACTS = tuple(f.name for f in fields(Device) if f.name not in _NOT_FACTS)
 """The names of a device's numbers, in order."""
 CAPABILITY_FACTS = tuple(f.name for f in fields(Capability) if f.name not in _NOT_FACTS)
 """The names of a compute capability's numbers, in order."""
-_OPTIONAL = {"fp32_lanes_per_sm", "l1_shared_bytes_per_sm"}
+_OPTIONAL = {name for name in CAPABILITY_FACTS if name.endswith("_lanes_per_sm")}
+_OPTIONAL |= {"warp_schedulers_per_sm", "l1_shared_bytes_per_sm"}
 
 
 @cache

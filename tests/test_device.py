@@ -77,12 +77,22 @@ def test_numbers_are_plausible() -> None:
             assert lanes is not None
             peak = 2 * lanes * found.sms * found.clock_max_mhz / 1e6
             assert 0.75 < found.fp32_tflops / peak < 1.06, found.name
+            for kind, rate in (("fp64", found.fp64_tflops), ("fp32", found.fp32_tflops)):
+                own = getattr(found.capability, f"{kind}_lanes_per_sm")
+                if rate and own:
+                    assert rate / found.fp32_tflops == pytest.approx(own / lanes, rel=0.05), (
+                        found.name
+                    )
+        if found.fp4_tensor_tflops and found.fp8_tensor_tflops:
+            assert 1.9 < found.fp4_tensor_tflops / found.fp8_tensor_tflops < 4.1
         if found.dram_measured_gb_per_s and found.dram_gb_per_s:
             assert 0.7 < found.dram_measured_gb_per_s / found.dram_gb_per_s < 1
         if found.bf16_tensor_tflops and found.fp16_tensor_tflops:
             assert found.bf16_tensor_tflops == found.fp16_tensor_tflops
         assert found.l2_bytes is None or found.l2_bytes % 2**19 == 0
     for cap in capabilities().values():
+        if cap.warp_schedulers_per_sm:
+            assert cap.warp_schedulers_per_sm == cap.sub_partitions
         assert list(cap.shared_carveouts_bytes) == sorted(set(cap.shared_carveouts_bytes))
         assert cap.shared_per_block_bytes + cap.shared_reserved_bytes == cap.shared_per_sm_bytes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,26 @@ def test_one_device() -> None:
     assert "sources" in result.stdout
     data = data_of("device", "B300")
     one = data["devices"][0]
-    assert one["facts"]["sms"] is None
-    assert "sources disagree" in {u["field"]: u["reason"] for u in one["unknown"]}["sms"]
+    assert one["facts"]["int8_tensor_tops"] is None
+    reasons = {u["field"]: u["reason"] for u in one["unknown"]}
+    assert "sources disagree" in reasons["int8_tensor_tops"]
+    assert reasons["capability.int32_lanes_per_sm"] == "no source found"
     assert one["capability"]["max_warps_per_sm"]["value"] == 64
     assert "sources disagree" in run("device", "B300").stdout
 
 
+def test_a_device_whose_number_of_sms_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dict(devices())
+    found["NVIDIA B300"] = dataclasses.replace(found["NVIDIA B300"], sms=None)
+    monkeypatch.setattr("kanalyze.devices.devices", lambda: found)
+    result = run("waves", "--blocks", "5", "--device", "B300")
+    assert result.exit_code == 2
+    assert "SMs of NVIDIA B300 is not known" in result.stderr
+
+
 def test_the_lecture() -> None:
+    table = run("device").stdout
+    assert "NVIDIA B200, l1 shared: 19 TB/s there, 37.22 here" in table
     result = run("device", "--lecture")
     assert "NVIDIA B200, l1 shared: 19 TB/s there, 37.22 here" in result.stdout
     data = data_of("device", "--lecture")
@@ -116,7 +130,6 @@ def test_into_a_file(words: list[str], tmp_path: Path) -> None:
         (["occupancy", "--threads", "32"], "--registers"),
         (["waves", "--blocks", "0", "--device", "H200"], "not a positive number"),
         (["waves", "--blocks", "5"], "a number of SMs"),
-        (["waves", "--blocks", "5", "--device", "B300"], "SMs of NVIDIA B300 is not known"),
         ([*WAVES, "--sms", "4"], "not both"),
         (["device", "H202"], "did you mean H200"),
         (["device", "H200", "--lecture"], "not both"),

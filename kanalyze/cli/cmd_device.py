@@ -90,6 +90,10 @@ def command(
     else:
         found = list(devices.devices().values())
         _show_table(page, found)
+        title, rows = devices.lecture()
+        page.blank()
+        page.line((f"where {title}, has other numbers ('--lecture': all of its table)", "label"))
+        _show_differences(page, rows)
     if format_ == "json":
         plain = [_plain(device) for device in found]
         data = {
@@ -117,19 +121,25 @@ def _fact(fact: Fact) -> dict[str, Any]:
 def _plain(found: Device) -> dict[str, Any]:
     from kanalyze.devices import DEVICE_FACTS
 
-    unknown = [
-        {"field": key, "reason": found.why_unknown(key)}
-        for key in DEVICE_FACTS
-        if key not in found.facts
-    ]
     return {
         "name": found.name,
         "aliases": list(found.aliases),
         "architecture": found.capability.name,
         "facts": {k: _fact(found.facts[k]) if k in found.facts else None for k in DEVICE_FACTS},
         "capability": {k: _fact(f) for k, f in found.capability.facts.items()},
-        "unknown": unknown,
+        "unknown": [{"field": field, "reason": reason} for field, reason in _unknown(found)],
     }
+
+
+def _unknown(found: Device) -> list[tuple[str, str]]:
+    """What is not known of a GPU and of its compute capability, and why."""
+    from kanalyze.devices import CAPABILITY_FACTS, DEVICE_FACTS, NO_SOURCE
+
+    capability = [key for key in CAPABILITY_FACTS if key not in found.capability.facts]
+    return [
+        *((key, found.why_unknown(key) or "") for key in DEVICE_FACTS if key not in found.facts),
+        *((f"capability.{key}", NO_SOURCE) for key in capability),
+    ]
 
 
 def _number(value: Any) -> str:
@@ -198,13 +208,13 @@ def _show_device(page: Page, found: Device, sources: Mapping[str, str]) -> None:
     page.blank()
     page.line((f"{found.capability.name}, limits", "title"))
     _show_facts(page, found.capability.facts)
-    missing = [key for key in DEVICE_FACTS if key not in found.facts]
+    missing = _unknown(found)
     if missing:
         page.blank()
         page.line(("unknown", "title"))
-        for key in missing:
-            reason = found.why_unknown(key) or ""
-            page.line((f"  {_label(key)[0]:<26}", "label"), (reason, ""), hang=28)
+        for key, reason in missing:
+            words = _label(key.removeprefix("capability."))[0]
+            page.line((f"  {words:<26}", "label"), (reason, ""), hang=28)
     page.blank()
     page.line(("sources", "title"))
     _show_sources(page, found, found.capability, sources)
@@ -244,6 +254,10 @@ def _show_lecture(page: Page, title: str, rows: tuple[Compared, ...]) -> None:
         page.line(*cells)
     page.blank()
     page.line(("differences", "title"))
+    _show_differences(page, rows)
+
+
+def _show_differences(page: Page, rows: tuple[Compared, ...]) -> None:
     for row in rows:
         if row.differs:
             words, unit = _label(row.quantity)
