@@ -50,14 +50,19 @@ class Param:
 class Static:
     """What is computed of a launch without running it; None where it is not known.
 
-    ``bytes`` is what must cross the memory at least: each 32-byte sector read once and written
-    once. ``flops`` as `kanalyze.estimate` counts them.
+    ``read_bytes`` and ``write_bytes`` are what must cross the memory at least: each 32-byte sector
+    read once, and written once. ``flops`` as `kanalyze.estimate` counts them.
     """
 
     flops: float | None = None
-    bytes: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
     occupancy_percent: float | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+STATIC = ("flops", "read_bytes", "write_bytes", "occupancy_percent")
+"""The numbers of `Static`."""
 
 
 @dataclass(frozen=True)
@@ -183,16 +188,16 @@ def static(compiled: Compiled, device: str | None) -> Static:
         traffic = estimate(compiled, device=device)
     except Exception as error:  # a fault of the estimate's must not cost the measurement
         reason = f"the static estimate failed: {userfile.one_line(error)}"
-        return Static(unknown=dict.fromkeys(("flops", "bytes", "occupancy_percent"), reason))
-    read, written = traffic.compulsory.read_bytes, traffic.compulsory.write_bytes
+        return Static(unknown=dict.fromkeys(STATIC, reason))
     occupied = traffic.occupancy
-    known = {
+    known: dict[str, Any] = {
         "flops": traffic.flops,
-        "bytes": None if read is None or written is None else read + written,
+        "read_bytes": traffic.compulsory.read_bytes,
+        "write_bytes": traffic.compulsory.write_bytes,
         "occupancy_percent": None if unknown or occupied is None else occupied.percent,
     }
-    why = {u.field.partition(".")[0]: u.reason for u in traffic.unknown}
+    why = {u.field.split(".")[-1]: u.reason for u in traffic.unknown}
     for name, value in known.items():
         if value is None:
             unknown.setdefault(name, why.get(name, "the static estimate does not know it"))
-    return Static(known["flops"], known["bytes"], known["occupancy_percent"], unknown)  # type: ignore[arg-type]
+    return Static(**known, unknown=unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -242,4 +243,5 @@ def _settings(shape: Any) -> bool:
 
 def _beside(path: Path, target: str) -> str:
     file, colon, kernel = target.partition(":")
-    return f"{path.parent / file}{colon}{kernel}" if file.endswith(".py") else target
+    where = os.path.normpath(path.parent / file)
+    return f"{where}{colon}{kernel}" if file.endswith(".py") else target

@@ -161,12 +161,13 @@ class _Run:
                 )  # fmt: skip
             except OSError as error:
                 raise MissingToolError(f"{ncu} cannot be run: {error.strerror}") from None
-            try:
-                self._follow(process, progress)
-            except KeyboardInterrupt:
-                self.interrupted = True
-                stop.touch()
-                self._end(process)
+            with process:
+                try:
+                    self._follow(process, progress)
+                except KeyboardInterrupt:
+                    self.interrupted = True
+                    stop.touch()
+                    self._end(process)
             self.code = process.returncode
             self.text = log.read_text("utf-8", "replace") if log.is_file() else ""
 

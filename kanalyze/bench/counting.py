@@ -9,6 +9,7 @@ from typing import Any
 
 from kanalyze.bench import counters, metrics, record, replay, rivals
 from kanalyze.bench.cases import Case
+from kanalyze.report.layout import plural
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def count_all(
     counted, unknown, done.interrupted = counters.count(ncu, ranges, names, told, seconds)
     if unknown:
         done.notes.append(
-            f"this Nsight Compute does not know {len(unknown)} metrics: {', '.join(unknown)}"
+            f"this Nsight Compute does not know {plural(len(unknown), 'metric')}: "
+            + ", ".join(unknown)
         )
     for index, result in counted.items():
         _assign(result, *owners[index], names)

@@ -27,6 +27,9 @@ _EVERYWHERE = (
     "lts__t_sectors_srcunit_tex_op_write.sum",
     "lts__t_sectors_srcunit_tex_lookup_hit.sum",
     "lts__t_sectors_srcunit_tex_lookup_miss.sum",
+    "lts__t_sectors_op_read.sum",
+    "lts__t_sectors_op_write.sum",
+    "sm__cycles_elapsed.max",
     "gpu__time_duration.sum",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "sm__maximum_warps_per_active_cycle_pct",
@@ -36,7 +39,7 @@ _EVERYWHERE = (
     "smsp__inst_executed_op_global_st.sum",
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
-    "sm__inst_executed_pipe_tensor.sum",
+    *(f"sm__inst_executed_pipe_{pipe}.sum" for pipe in ("alu", "fma", "lsu", "tensor", "xu")),
     "launch__registers_per_thread",
     "launch__occupancy_limit_blocks",
     "launch__occupancy_limit_registers",
@@ -82,12 +85,10 @@ def metrics(capability: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def dram_bytes(counters: Mapping[str, float | None]) -> float | None:
-    """Bytes read from and written to memory together; None where one was not measured."""
-    total = 0.0
-    for names in DRAM_BYTES:
-        value = next((counters[n] for n in names if counters.get(n) is not None), None)
-        if value is None:
-            return None
-        total += value
-    return total
+def dram_bytes(counters: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Bytes ``read`` from and ``written`` to memory; None where they were not measured."""
+    read, written = (
+        next((counters[n] for n in names if counters.get(n) is not None), None)
+        for names in DRAM_BYTES
+    )
+    return {"read": read, "written": written}

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kanalyze.bench.build import Launchable, Static
+from kanalyze.bench.build import STATIC, Launchable, Static
 from kanalyze.bench.cases import Case, purpose_of
 from kanalyze.bench.checking import Check
 from kanalyze.bench.rivals import Rival
-from kanalyze.bench.timing import Times
+from kanalyze.bench.timing import Times, finite
 
 SCHEMA = "kanalyze.record/1"
 NOT_YET = "not counted yet"
@@ -81,17 +81,13 @@ class Measured:
             "dtype": self.dtype,
             "shape": dict(self.shape),
             "purpose": purpose_of(self.name),
-            "relative_norm": self.check and self.check.relative_norm,
+            "relative_norm": finite(self.check and self.check.relative_norm),
             "relative_norm_bound": self.check and self.check.bound,
             "not_finite": self.check and self.check.not_finite,
             "time_ms": {k: v for k, v in self.cold.to_dict().items() if k != "runs"},
             "times_cold_ms": self.cold.to_dict(),
             "times_warm_ms": self.warm.to_dict(),
-            "static": {
-                "flops": static.flops,
-                "bytes": static.bytes,
-                "occupancy_percent": static.occupancy_percent,
-            },
+            "static": {name: getattr(static, name) for name in STATIC},
             "rivals": [rival.to_dict() for rival in self.rivals],
             "counters": None if self.counters is None else dict(self.counters),
             "unknown": unknown,
@@ -131,4 +127,5 @@ def compiled_beside(folder: Path, case: Case) -> list[dict[str, Any]]:
 def static_of(data: Mapping[str, Any]) -> Static:
     """The static numbers of a record."""
     found = data.get("static") or {}
-    return Static(found.get("flops"), found.get("bytes"), found.get("occupancy_percent"))
+    numbers: dict[str, Any] = {name: found.get(name) for name in STATIC}
+    return Static(**numbers)

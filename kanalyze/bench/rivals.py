@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.bench.build import ELEMENT_BYTES, Launchable, Param
+from kanalyze.bench.build import ELEMENT_BYTES, STATIC, Launchable, Param, Static
 from kanalyze.bench.cases import Case
-from kanalyze.bench.timing import Times
+from kanalyze.bench.timing import Times, finite
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Rival:
             "times_warm_ms": self.warm and self.warm.to_dict(),
             "launches": self.launches,
             "kernels": [{"name": n, "launches": c} for n, c in self.kernels.items()],
-            "relative_norm": self.relative_norm,
+            "relative_norm": finite(self.relative_norm),
             "counters": None if self.counters is None else dict(self.counters),
             "error": self.error,
         }
@@ -191,4 +191,5 @@ def _captured(launch: _Launch, arch: str, triton_version: str) -> Launchable | N
         registers_per_thread=binary.n_regs or 0,
         spill_bytes=None,
         triton=triton_version,
+        static=Static(unknown=dict.fromkeys(STATIC, "not estimated for kernels of torch.compile")),
     )

@@ -102,7 +102,10 @@ def _measured(data: Mapping[str, Any] | None, peak: float | None) -> dict[str, A
     cold = data.get("times_cold_ms") or {}
     seconds = cold.get("median") and cold["median"] / 1e3
     static = record.static_of(data)
-    rate = static.bytes / seconds / 1e9 if seconds and static.bytes is not None else None
+    least = None
+    if static.read_bytes is not None and static.write_bytes is not None:
+        least = static.read_bytes + static.write_bytes
+    rate = least / seconds / 1e9 if seconds and least is not None else None
     return {
         "cold_us": _us(data.get("times_cold_ms")),
         "warm_us": _us(data.get("times_warm_ms")),
@@ -110,7 +113,7 @@ def _measured(data: Mapping[str, Any] | None, peak: float | None) -> dict[str, A
         "relative_norm_bound": data.get("relative_norm_bound"),
         "flops": static.flops,
         "tflops": static.flops / seconds / 1e12 if seconds and static.flops is not None else None,
-        "bytes": static.bytes,
+        "compulsory_bytes": {"read": static.read_bytes, "written": static.write_bytes},
         "gb_per_s": rate,
         "bandwidth_share": rate / peak if rate is not None and peak else None,
         "occupancy_percent": static.occupancy_percent,

@@ -2,12 +2,14 @@
 
 Cold: a buffer larger than any L2 is written in front of every run, so that the data come from
 memory, as ``triton.testing.do_bench`` does it. Warm: the runs follow each other directly. The GPU
-is kept busy in front of them, so that the launches are queued before the first one starts and the
-time between two events is the GPU's alone.
+is kept busy in front of them, as long as the processor needs to queue them, so that the time
+between two events is the GPU's alone, also where Python is slower than the kernels.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +17,10 @@ from typing import Any
 FLUSH_BYTES = 256 << 20  # twice the largest L2 of the device table
 _BUDGET_MS = 40.0
 _FEWEST, _MOST = 15, 150
-_MOST_QUEUED = 50  # launches; the queue of a stream holds about a thousand entries
-_BUSY_CYCLES = 20_000_000  # some 10 ms
+_WARM_RUNS = 50
+_QUEUED = 25  # runs at a time; the queue of a stream holds about a thousand entries
+_CYCLES_PER_S = 2e9  # of the GPU's clock, at most
+_SLACK = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,11 @@ def summarised(samples: Sequence[float]) -> Times:
     return Times(at(0.5), at(0.2), at(0.8), len(ordered))
 
 
+def finite(number: float | None) -> float | None:
+    """A number as JSON can hold it: None for NaN and infinity."""
+    return number if number is not None and math.isfinite(number) else None
+
+
 class Stopwatch:
     """Measures functions that launch work on PyTorch's current stream."""
 
@@ -57,18 +66,28 @@ class Stopwatch:
         """Times of a run: with a cold L2, and with a warm one; 40 ms of each, after a warm-up."""
         go()
         self.torch.cuda.synchronize()
-        once = summarised(self._runs(go, 5, cold=True)).median
+        began = time.perf_counter()
+        once = summarised(self._batch(go, 5, cold=True, busy_s=0.0)).median
+        queueing = time.perf_counter() - began
+        self.busy_s = _SLACK * queueing / 5 * _QUEUED
         count = int(min(_MOST, max(_FEWEST, _BUDGET_MS / max(once, 1e-3))))
         cold = summarised(self._runs(go, count, cold=True))
-        warm = summarised(self._runs(go, min(count, _MOST_QUEUED), cold=False))
+        warm = summarised(self._runs(go, min(count, _WARM_RUNS), cold=False))
         return cold, warm
 
     def _runs(self, go: Callable[[], Any], count: int, cold: bool) -> list[float]:
+        times: list[float] = []
+        while len(times) < count:
+            batch = min(_QUEUED, count - len(times))
+            times += self._batch(go, batch, cold, self.busy_s)
+        return times
+
+    def _batch(self, go: Callable[[], Any], count: int, cold: bool, busy_s: float) -> list[float]:
         cuda = self.torch.cuda
         events = [[cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
         if not cold:
             go()
-            cuda._sleep(_BUSY_CYCLES)
+        cuda._sleep(int(busy_s * _CYCLES_PER_S))
         for start, end in events:
             if cold:
                 self.flush.zero_()

@@ -35,6 +35,8 @@ def result_text(document: Mapping[str, Any], page: Page) -> None:
     page.rule()
     for launch in launches:
         _launch(page, launch, name)
+    if document["compiled"]:
+        page.line(("written by torch.compile, each kernel alone", "label"))
     for launch in document["compiled"]:
         _row(page, launch["case"], launch, name)
     page.rule()
@@ -50,9 +52,9 @@ def _launch(page: Page, launch: Mapping[str, Any], name: int) -> None:
     _row(page, launch["case"], launch, name)
     if launch["status"] == "wrong":
         page.line((f"    wrong result: {launch['reason']}", "bad"), hang=6)
-    if launch["dram_bytes"] is not None and launch["bytes"] is not None:
-        moved, least = _bytes(launch["dram_bytes"]), _bytes(launch["bytes"])
-        page.line((f"    {moved} to and from memory, {least} at least", "dim"))
+    if launch["dram_bytes"]["read"] is not None:
+        text = f"    {_moved(launch['dram_bytes'])}; least {_moved(launch['compulsory_bytes'], '')}"
+        page.line((text, "dim"))
     for rival in launch["rivals"]:
         _rival(page, rival, name)
 
@@ -84,10 +86,11 @@ def _rival(page: Page, rival: Mapping[str, Any], name: int) -> None:
     launches = rival["launches"]
     words = [f"{rival['times_ours']:.2f} x the time"]
     words.append("launches unknown" if launches is None else plural(launches, "launch"))
-    if rival["dram_bytes"] is not None:
-        words.append(_bytes(rival["dram_bytes"]))
+    if rival["dram_bytes"]["read"] is not None:
+        words.append(_moved(rival["dram_bytes"]))
     head = f"{title:<{name}}{cold:>9}{warm:>9}".replace(" ", NBSP)
-    page.line((head, "dim"), ("  " + ", ".join(words), "dim"), hang=6)
+    page.line((head, "dim"))
+    page.line(("      " + ", ".join(words), "dim"), hang=6)
 
 
 def _summary(page: Page, document: Mapping[str, Any]) -> None:
@@ -117,7 +120,13 @@ def _percent(value: float | None) -> str:
     return "?" if value is None else f"{value:.0f} %"
 
 
-def _bytes(count: float) -> str:
+def _moved(moved: Mapping[str, float | None], what: str = "DRAM ") -> str:
+    return f"{what}read {_bytes(moved['read'])}, written {_bytes(moved['written'])}"
+
+
+def _bytes(count: float | None) -> str:
+    if count is None:
+        return "?"
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
