@@ -1,7 +1,7 @@
 # The one place for the project's commands: `make check test`.
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 
-.PHONY: check test docs golden bench wheel clean
+.PHONY: check test docs golden accuracy bench wheel clean
 
 check:  ## lint, format, types
 	$(PYTHON) -m ruff check .
@@ -18,6 +18,9 @@ docs:  ## the commands and outputs in the documents, with the Triton that they s
 
 golden:  ## rewrite the expected reports after a deliberate change; look at the diff
 	$(PYTHON) -m pytest -q tests --update-golden
+
+accuracy:  ## rewrite the accuracy tables of the documents from the recorded launches
+	$(PYTHON) benchmarks/accuracy.py
 
 bench:  ## speed, as ratios within one run
 	$(PYTHON) benchmarks/parse.py

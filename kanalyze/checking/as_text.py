@@ -85,13 +85,13 @@ def _counted(page: Page, check: doc.Check) -> None:
         if not found:
             continue
         bound = kind == "bound"
-        heads = [_TITLES[kind], "compared", *words, "unknown", "not measured"]
+        heads = [_TITLES[kind], "compared", *words, "both 0", "unknown", "not measured"]
         heads += ["median below", "most"] if bound else []
         rows, styles = [], []
         for s in found:
             good = s.good or 0
             cells = [s.counter, *map(str, (s.compared, good, s.compared - good))]
-            cells += [str(s.unknown), str(s.not_measured)]
+            cells += [str(s.zeros), str(s.unknown), str(s.not_measured)]
             cells += [_percent(s.median_percent), _percent(s.worst_percent)] if bound else []
             rows.append(cells)
             styles.append("bad" if good < s.compared else "")
@@ -194,7 +194,7 @@ def _differences(page: Page, check: doc.Check) -> None:
 def _words(c: doc.Comparison) -> str:
     text = f"{c.counter}: {_value(c.estimate)} {c.unit} estimated, {_value(c.measured)} measured"
     if c.error_percent is not None:
-        text += f" ({c.error_percent:+.3g} %)"
+        text += f" ({_signed(c)})"
     if c.interval is not None:
         text += f", interval {_value(c.interval[0])} to {_value(c.interval[-1])}"
     return text
@@ -259,7 +259,9 @@ def _launches(page: Page, check: doc.Check) -> None:
 
 
 def _signed(c: doc.Comparison) -> str:
-    return "-" if c.error_percent is None else f"{c.error_percent:+.3g} %"
+    if not c.error_percent:
+        return "-" if c.error_percent is None else "0 %"
+    return f"{c.error_percent:+.3g} %"
 
 
 def _style(result: str) -> str:

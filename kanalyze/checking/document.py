@@ -84,6 +84,7 @@ class Summary:
         compared: launches with an estimate and a measurement; ``unknown`` and ``not_measured``
             are the others.
         good: of those compared: equal (exact), not above the counter (bound); None for estimates.
+        zeros: of those compared: 0 measured and 0 estimated.
         median_percent, mean_percent, p90_percent, worst_percent: of the absolute relative errors.
         worst_case: the launch with the worst one.
         within_1, within_5, within_10: the share of those compared that is off by at most so many
@@ -101,6 +102,7 @@ class Summary:
     unknown: int
     not_measured: int
     good: int | None
+    zeros: int
     median_percent: float | None
     mean_percent: float | None
     p90_percent: float | None

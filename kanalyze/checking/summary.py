@@ -69,6 +69,7 @@ def _summary(
         unknown=sum(c.result == doc.UNKNOWN for _, c in rows),
         not_measured=sum(c.result == doc.NOT_MEASURED for _, c in rows),
         good=None if first.kind == "estimate" else sum(c.result in _GOOD for _, c in compared),
+        zeros=sum(c.estimate == 0 == c.measured for _, c in compared),
         median_percent=float(np.median(sizes)) if errors else None,
         mean_percent=float(np.mean(sizes)) if errors else None,
         p90_percent=float(np.percentile(sizes, 90)) if errors else None,
