@@ -188,8 +188,8 @@ class Launched:
         Raises:
             UnknownValueError, TooLargeError: they are not known, or too many.
         """
-        for bases, offsets in classes(*self.place(access)):
-            footprint.mark(bases, offsets)
+        for found in classes(*self.place(access)):
+            footprint.mark(*found)
 
     def place(self, access: AccessValue) -> tuple[Parts, Condition, Occurrences]:
         """The address, when it is accessed, and the extents of the axes that both vary over.

@@ -190,7 +190,7 @@ class Grid:
                 if node.payload not in self.loops:
                     raise UnknownValueError("the length of a loop is not known")
                 axis = 2 + list(self.loops).index(node.payload)
-                return self._along(axis, np.arange(self.loops[node.payload]))
+                return parts.steps(axis, self.dimensions, self.loops[node.payload])
             case "special":
                 return self._special(node.payload)
             case "unknown":
@@ -210,6 +210,8 @@ class Grid:
             if sides[index] == 1:
                 return parts.number(0, self.dimensions)
             inner, outer = math.prod(sides[:index]), math.prod(sides[index + 1 :])
+            if inner == outer == 1:
+                return parts.steps(along, self.dimensions, sides[index])
             places = np.arange(sides[index])[:, None]
             everywhere = np.broadcast_to(places, (outer, sides[index], inner))
             return self._along(along, everywhere.reshape(-1))

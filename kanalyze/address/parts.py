@@ -3,15 +3,17 @@
 The axes of a launch are the block, the thread in the block and the iteration of each loop. A value
 that is a sum of something per block and something per thread is kept as two arrays, not as their
 product, so that a grid of 65,536 blocks costs about what a handful costs. Arrays have one dimension
-an axis, of length 1 where they do not vary. Numbers are int64, exact: congruent to the register's
+an axis, of length 1 where they do not vary; what rises evenly along a long axis is not made into an
+array (`Steps`) unless an operation needs it. Numbers are int64, exact: congruent to the register's
 value modulo 2^bits; where an operation needs the register's own range (division, comparison,
 widening) it is enforced.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ Array = npt.NDArray[np.int64]
 Axes = tuple[int, ...]  # indices of the axes along which an array varies
 
 LARGEST = 1 << 25  # elements of one array
+LONG = 1 << 12  # places of an axis from which steps along it are not made into an array
 
 
 class TooLargeError(Exception):
@@ -32,10 +35,47 @@ def axes_of(array: Array) -> Axes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """``Σ parts``; at most one part for each set of axes, the one without axes is a number."""
+class Steps:
+    """``step * i`` at place i of one axis, and the same along all others; ``step`` is not 0."""
 
-    parts: dict[Axes, Array]
+    shape: tuple[int, ...]
+    axis: int
+    step: int
+
+    @property
+    def length(self) -> int:
+        """Number of places."""
+        return self.shape[self.axis]
+
+    @property
+    def low(self) -> int:
+        """The least number."""
+        return min(0, self.step * (self.length - 1))
+
+    @property
+    def high(self) -> int:
+        """The greatest number."""
+        return max(0, self.step * (self.length - 1))
+
+    def array(self) -> Array:
+        """The numbers themselves."""
+        wrapped = (self.step + (1 << 63)) % (1 << 64) - (1 << 63)
+        return (np.arange(self.length) * np.int64(wrapped)).reshape(self.shape)
+
+
+Term = Array | Steps
+
+
+def array_of(term: Term) -> Array:
+    """A term as an array."""
+    return term.array() if isinstance(term, Steps) else term
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """``Σ terms``; at most one for each set of axes, the one without axes is a number."""
+
+    terms: dict[Axes, Term]
     low: int
     high: int
 
@@ -44,21 +84,56 @@ class Parts:
         """The number, if it is the same everywhere."""
         return self.low if self.low == self.high else None
 
+    @property
+    def dimensions(self) -> int:
+        """Number of axes."""
+        return len(next(iter(self.terms.values())).shape)
 
-def _range(parts: dict[Axes, Array]) -> tuple[int, int]:
-    return (
-        sum(int(p.min()) for p in parts.values()),
-        sum(int(p.max()) for p in parts.values()),
-    )
+    @cached_property
+    def parts(self) -> dict[Axes, Array]:
+        """The terms as arrays."""
+        return {axes: array_of(term) for axes, term in self.terms.items()}
 
 
-def of_arrays(arrays: list[Array]) -> Parts:
+def lowest(term: Term) -> int:
+    """The least number of a term."""
+    return term.low if isinstance(term, Steps) else int(term.min())
+
+
+def highest(term: Term) -> int:
+    """The greatest number of a term."""
+    return term.high if isinstance(term, Steps) else int(term.max())
+
+
+def of_arrays(arrays: Sequence[Term]) -> Parts:
     """The sum of ``arrays``."""
-    parts: dict[Axes, Array] = {}
+    terms: dict[Axes, Term] = {}
     for array in arrays:
-        axes = axes_of(array)
-        parts[axes] = parts[axes] + array if axes in parts else array
-    return Parts(parts, *_range(parts))
+        axes = (array.axis,) if isinstance(array, Steps) else axes_of(array)
+        before = terms.pop(axes, None)
+        added = array if before is None else _sum(before, array)
+        if added is not None:
+            terms[axes] = added
+    if arrays and not terms:
+        return number(0, len(arrays[0].shape))
+    low, high = (sum(bound(t) for t in terms.values()) for bound in (lowest, highest))
+    return Parts(terms, low, high)
+
+
+def _sum(left: Term, right: Term) -> Term | None:
+    """The sum of two terms over the same axes; None if it is 0 and one of steps."""
+    if isinstance(left, Steps) and isinstance(right, Steps):
+        step = left.step + right.step
+        return Steps(left.shape, left.axis, step) if step else None
+    return array_of(left) + array_of(right)
+
+
+def steps(axis: int, dimensions: int, length: int) -> Parts:
+    """0, 1, 2 … along an axis."""
+    shape = tuple(length if i == axis else 1 for i in range(dimensions))
+    if length > LONG:
+        return of_arrays([Steps(shape, axis, 1)])
+    return of_arrays([np.arange(length).reshape(shape)])
 
 
 def number(value: int, dimensions: int) -> Parts:
@@ -68,14 +143,21 @@ def number(value: int, dimensions: int) -> Parts:
 
 def add(left: Parts, right: Parts) -> Parts:
     """The sum."""
-    return of_arrays([*left.parts.values(), *right.parts.values()])
+    return of_arrays([*left.terms.values(), *right.terms.values()])
 
 
 def scale(value: Parts, factor: int) -> Parts:
     """The product with a number."""
-    parts = {axes: part * np.int64(factor) for axes, part in value.parts.items()}
+    if factor == 0:
+        return number(0, value.dimensions)
+    terms: dict[Axes, Term] = {
+        axes: Steps(term.shape, term.axis, term.step * factor)
+        if isinstance(term, Steps)
+        else term * np.int64(factor)
+        for axes, term in value.terms.items()
+    }
     bounds = sorted((value.low * factor, value.high * factor))
-    return Parts(parts, bounds[0], bounds[1])
+    return Parts(terms, bounds[0], bounds[1])
 
 
 def dense(value: Parts) -> Array:
@@ -84,7 +166,7 @@ def dense(value: Parts) -> Array:
     Raises:
         TooLargeError: it would have more than `LARGEST` elements.
     """
-    shapes = [p.shape for p in value.parts.values()]
+    shapes = [term.shape for term in value.terms.values()]
     shape = np.broadcast_shapes(*shapes)
     if int(np.prod([int(n) for n in shape])) > LARGEST:
         raise TooLargeError
@@ -123,7 +205,7 @@ def in_range(value: Parts, bits: int, signed: bool) -> Parts:
         return value
     turns = (value.low - least) >> bits
     if (value.high - least) >> bits == turns:
-        shifted = number(-(turns << bits), next(iter(value.parts.values())).ndim)
+        shifted = number(-(turns << bits), value.dimensions)
         return add(value, shifted)
     if bits < 64:
         for part in value.parts.values():  # each place of one part in a range of its own
@@ -148,15 +230,22 @@ def divide(value: Parts, divisor: int) -> tuple[Parts, Parts] | None:
     remainders together stay below the divisor, quotients and remainders add up. None if they do
     not.
     """
-    quotients: list[Array] = []
-    remainders: list[Array] = []
+    quotients: list[Term] = [np.zeros((1,) * value.dimensions, np.int64)]
+    remainders: list[Term] = [quotients[0]]
     total = 0
-    for part in value.parts.values():
-        quotient: Array = np.floor_divide(part, np.int64(divisor))
-        remainder: Array = part - quotient * np.int64(divisor)
-        quotients.append(quotient)
-        remainders.append(remainder)
-        total += int(remainder.max())
+    for term in value.terms.values():
+        if isinstance(term, Steps) and term.step % divisor == 0:
+            quotients.append(Steps(term.shape, term.axis, term.step // divisor))
+        elif isinstance(term, Steps) and term.low == 0 and term.high < divisor:
+            remainders.append(term)
+            total += term.high
+        else:
+            part = array_of(term)
+            quotient: Array = np.floor_divide(part, np.int64(divisor))
+            remainder: Array = part - quotient * np.int64(divisor)
+            quotients.append(quotient)
+            remainders.append(remainder)
+            total += int(remainder.max())
     if total < divisor:
         return of_arrays(quotients), of_arrays(remainders)
     return None
@@ -178,20 +267,23 @@ def remainder(value: Parts, divisor: int) -> Parts:
     return of_arrays([np.mod(dense(value), np.int64(divisor))])
 
 
-def _used_bits(array: Array) -> int:
-    return int(np.bitwise_or.reduce(array, axis=None))
+def _used_bits(term: Term) -> int:
+    """The bits that a number of the term can have; the term is not negative anywhere."""
+    if isinstance(term, Steps):
+        return (1 << term.high.bit_length()) - (term.step & -term.step)
+    return int(np.bitwise_or.reduce(term, axis=None))
 
 
 def _settled(value: Parts) -> Parts:
     """The same with parts that begin at 0; what they began at is in the constant."""
     constant = 0
-    arrays: list[Array] = []
-    for axes, part in value.parts.items():
-        least = int(part.min())
+    arrays: list[Term] = []
+    for axes, term in value.terms.items():
+        least = lowest(term)
         constant += least
         if axes:
-            arrays.append(part - np.int64(least))
-    return add(of_arrays(arrays), number(constant, next(iter(value.parts.values())).ndim))
+            arrays.append(term if least == 0 else array_of(term) - np.int64(least))
+    return add(of_arrays(arrays), number(constant, value.dimensions))
 
 
 def bitwise(op: str, left: Parts, right: Parts) -> Parts:
@@ -200,28 +292,28 @@ def bitwise(op: str, left: Parts, right: Parts) -> Parts:
         return _mask(left, right.constant)
     if left.low >= 0 and right.low >= 0:
         left, right = _settled(left), _settled(right)
-        places = list({**left.parts, **right.parts})
-        pairs = [(left.parts.get(axes), right.parts.get(axes)) for axes in places]
+        places = list({**left.terms, **right.terms})
+        pairs = [(left.terms.get(axes), right.terms.get(axes)) for axes in places]
         parts = [part for pair in pairs for part in pair if part is not None]
         used = [
             reduce(lambda x, y: x | y, (_used_bits(p) for p in pair if p is not None))
             for pair in pairs
         ]
-        nonnegative = all(int(part.min()) >= 0 for part in parts)
+        nonnegative = all(lowest(part) >= 0 for part in parts)
         if nonnegative and sum(used) == reduce(lambda x, y: x | y, used, 0):
             return of_arrays([_bits(op, a, b) for a, b in pairs])
     x, y = combined(left, right)
     return of_arrays([_bits(op, x, y)])
 
 
-def _bits(op: str, left: Array | None, right: Array | None) -> Array:
+def _bits(op: str, left: Term | None, right: Term | None) -> Term:
     """The operation on the bits of both; None is 0 everywhere."""
     if left is None or right is None:
         there = right if left is None else left
         assert there is not None
-        return there if op != "and" else np.zeros((1,) * there.ndim, np.int64)
+        return there if op != "and" else np.zeros((1,) * len(there.shape), np.int64)
     function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op]
-    result: Array = function(left, right)
+    result: Array = function(array_of(left), array_of(right))
     return result
 
 
@@ -235,9 +327,14 @@ def _mask(value: Parts, mask: int) -> Parts:
         return scale(floor_divide(remainder(value, low * run), low), low)
     split = divide(value, 1 << mask.bit_length())
     inner = _settled(split[1] if split is not None else value)
-    used = [_used_bits(p) for p in inner.parts.values()]
-    if all(int(p.min()) >= 0 for p in inner.parts.values()) and sum(used) == reduce(
-        lambda x, y: x | y, used, 0
-    ):
-        return of_arrays([p & np.int64(mask) for p in inner.parts.values()])
+    if all(lowest(term) >= 0 for term in inner.terms.values()):
+        used = [_used_bits(term) for term in inner.terms.values()]
+        if sum(used) == reduce(lambda x, y: x | y, used, 0):
+            return of_arrays([_masked(term, mask) for term in inner.terms.values()])
     return of_arrays([dense(value) & np.int64(mask)])
+
+
+def _masked(term: Term, mask: int) -> Term:
+    if isinstance(term, Steps) and not _used_bits(term) & ~mask:
+        return term
+    return array_of(term) & np.int64(mask)

@@ -9,14 +9,14 @@ import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.grid import BLOCK, THREAD, Condition
-from kanalyze.address.parts import Array, Parts
+from kanalyze.address.parts import Array, Parts, array_of
+from kanalyze.models.cutting import cut, cut_condition
+from kanalyze.models.features import Feature, axes_along, made
 from kanalyze.models.warps import (
     ANYWHERE,
     Counter,
     MixedError,
     Occurrences,
-    cut,
-    cut_condition,
 )
 
 Placed = tuple[Parts, Condition, Occurrences]
@@ -43,13 +43,13 @@ def all_lanes(address: Parts, condition: Condition, occurrences: Occurrences) ->
 def at_block(address: Parts, condition: Condition, occurrences: Occurrences, block: int) -> Placed:
     """An instruction in one block of the launch."""
     alone = slice(block, block + 1)
-    here = parts.of_arrays([cut(p, alone) for p in address.parts.values()])
+    here = parts.of_arrays([cut(p, alone) for p in address.terms.values()])
     axes = Occurrences((1, *occurrences.dimensions[1:]))
     return here, cut_condition(condition, alone), axes
 
 
-def block_codes(address: Parts, condition: Condition, occurrences: Occurrences) -> list[Array]:
-    """What blocks differ in besides a number added to all addresses: arrays over the blocks.
+def block_codes(address: Parts, condition: Condition, occurrences: Occurrences) -> list[Feature]:
+    """What blocks differ in besides a number added to all addresses, along the axis of blocks.
 
     Blocks that agree in them execute the instruction with the same lanes in the same iterations,
     at addresses that differ by one number.
@@ -62,19 +62,23 @@ def block_codes(address: Parts, condition: Condition, occurrences: Occurrences) 
     by_lane, _ = counter.split(address)
     if by_lane is None:
         raise MixedError
-    features = [p for axes, p in address.parts.items() if BLOCK in axes and len(axes) > 1]
+    features: list[Feature] = [
+        array_of(term) for axes, term in address.terms.items() if BLOCK in axes and len(axes) > 1
+    ]
     counter.classify(condition, features)
-    return [_alike(feature) for feature in features if feature.shape[BLOCK] > 1]
+    return [
+        feature if axes_along(feature) == (BLOCK,) else _alike(made(feature))
+        for feature in features
+        if BLOCK in axes_along(feature)
+    ]
 
 
 def _alike(feature: Array) -> Array:
     """A number for each block, the same for blocks with the same numbers along all other axes."""
     rows = feature.reshape(len(feature), -1)
-    if rows.shape[1] == 1:
-        return rows[:, 0]
     mixer = np.random.default_rng(0).integers(1, 1 << 62, rows.shape[1]) | 1
     _, first, kinds = np.unique(rows @ mixer, return_index=True, return_inverse=True)
     if not np.array_equal(rows[first][kinds], rows):  # two rows with the same sum
         kinds = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
     result: Array = kinds.astype(np.int64)
-    return result
+    return result.reshape(-1, *[1] * (feature.ndim - 1))

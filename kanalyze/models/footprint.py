@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kanalyze.address.parts import Array, TooLargeError
+from kanalyze.address.parts import LARGEST, Array, TooLargeError
 from kanalyze.models import boxes
 from kanalyze.models.boxes import Run
 from kanalyze.models.coalescing import SECTOR
@@ -50,12 +50,28 @@ class Footprint:
             footprint._one_by_one()
         return footprint
 
-    def mark(self, bases: Array, offsets: Array) -> None:
-        """Mark the sectors of ``base + offset`` for all pairs.
+    def mark(self, bases: Array, offsets: Array, step: int = 0, times: int = 1) -> None:
+        """Mark the sectors of ``base + offset + i·step`` for all pairs and 0 <= i < ``times``.
 
         Raises:
             TooLargeError: they are irregular, and all that can be marked lie too far apart.
         """
+        if step < 0:
+            bases, step = bases + step * (times - 1), -step
+        if not step or times == 1 or not len(bases):
+            self._mark(bases, offsets)
+        elif len(bases) * len(offsets) <= _FEW_SECTORS:
+            pattern = np.unique(bases[:, None] + offsets[None, :])
+            self._add(_repeated(0, step, times, pattern))
+        elif len(bases) <= _MOST_RUNS:
+            for base in bases.tolist():
+                self._add(_repeated(base, step, times, offsets))
+        elif len(bases) * times <= LARGEST:
+            self._mark((bases[:, None] + step * np.arange(times)).reshape(-1), offsets)
+        else:
+            raise TooLargeError
+
+    def _mark(self, bases: Array, offsets: Array) -> None:
         groups = [bases]
         if _step(bases) is None:
             scattered = len(offsets) == 1 and len(bases) > _FEW_SECTORS
@@ -71,7 +87,7 @@ class Footprint:
             step = _step(some)
             few = len(some) * len(offsets) <= _FEW_SECTORS
             if step is not None and (self.marks is None or not few):
-                self._add(_repeated(some, step, offsets))
+                self._add(_repeated(int(some[0]), step, len(some), offsets))
             elif few:
                 sectors = np.floor_divide(some[:, None] + offsets[None, :], SECTOR)
                 if self.marks is None:
@@ -177,13 +193,13 @@ def _step(bases: Array) -> int | None:
     return step if step > 0 and bool((np.diff(bases) == step).all()) else None
 
 
-def _repeated(bases: Array, step: int, offsets: Array) -> set[Run]:
-    """The sectors of ``base + offset`` for bases that lie evenly."""
+def _repeated(first: int, step: int, times: int, offsets: Array) -> set[Run]:
+    """The sectors of ``base + offset`` for bases that lie evenly, from the first on."""
     turn = SECTOR // math.gcd(step, SECTOR)  # so many steps are whole sectors
     found: set[Run] = set()
-    for base, start in enumerate(bases[:turn]):
-        sectors = np.unique(np.floor_divide(offsets + start, SECTOR))
-        found |= _runs(sectors, step * turn // SECTOR, len(bases[base::turn]))
+    for base in range(min(turn, times)):
+        sectors = np.unique(np.floor_divide(offsets + (first + base * step), SECTOR))
+        found |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
     return found
 
 

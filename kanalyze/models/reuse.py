@@ -15,15 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from kanalyze.address.grid import BLOCK
-from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.parts import Array, Steps, Term, TooLargeError, array_of
 from kanalyze.models import boxes
 from kanalyze.models.boxes import Run
 from kanalyze.models.by_block import Placed, all_lanes, at_block, block_codes
 from kanalyze.models.coalescing import SECTOR
+from kanalyze.models.features import (
+    Codes,
+    Feature,
+    Remainders,
+    axes_along,
+    made,
+    remainders,
+    representatives,
+)
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import MixedError, classes
 
@@ -71,56 +81,104 @@ def reuse(accesses: Sequence[Placed]) -> Reuse:
 # ---------------------------------------------------------------- by classes of blocks
 
 
+class _Kind(NamedTuple):
+    """Alike blocks: one of them, how many there are, how far from it the others' sectors lie."""
+
+    block: int
+    number: int
+    moved: list[Lattice]
+
+
 def _by_classes(accesses: Sequence[Placed]) -> Reuse:
-    moved, signatures = _moved(accesses)
-    blocks = accesses[0][2].dimensions[BLOCK]
-    kinds = _classes([np.broadcast_to(s, blocks) for s in signatures], blocks)
-    representatives = np.unique(kinds, return_index=True)[1]
-    if len(representatives) > _MOST_CLASSES:
-        raise TooLargeError
     runs: list[Run] = []
     weights: list[int] = []
     by_sectors: dict[int, int] = {}
-    for kind, block in enumerate(representatives.tolist()):
-        pattern = _pattern(accesses, block)
+    for kind in _kinds(accesses):
+        pattern = _pattern(accesses, kind.block)
         if not pattern:
             continue
-        there = moved[kinds == kind] if len(moved) > 1 else np.repeat(moved, np.sum(kinds == kind))
         size = sum(run.times * run.length for run in pattern)
-        by_sectors[size] = by_sectors.get(size, 0) + len(there)
-        places, amounts = np.unique((there - there[0]) // SECTOR, return_counts=True)
-        for lattice in lattices(places, amounts):
+        by_sectors[size] = by_sectors.get(size, 0) + kind.number
+        for lattice in kind.moved:
             for run in pattern:
                 _add(runs, weights, run, lattice)
     return Reuse(boxes.covered(runs, weights) if runs else {}, by_sectors)
 
 
-def _moved(accesses: Sequence[Placed]) -> tuple[Array, list[Array]]:
-    """How far each block's addresses are moved, and what else blocks may differ in."""
-    alone = [_of_blocks(address) for address, _, _ in accesses]
-    moved = next((part for part in alone if len(part) > 1), alone[0])
-    signatures = [np.mod(moved, SECTOR)]
-    for (address, condition, occurrences), part in zip(accesses, alone, strict=True):
-        signatures.append(part - moved)
-        signatures += block_codes(address, condition, occurrences)
-    return moved, [s for s in signatures if (s != s[0]).any()]
+def _kinds(accesses: Sequence[Placed]) -> list[_Kind]:
+    """The blocks by kind."""
+    blocks = accesses[0][2].dimensions[BLOCK]
+    alone = [address.terms.get((BLOCK,)) for address, _, _ in accesses]
+    moved = next((term for term in alone if term is not None), None)
+    features: list[Feature] = [] if moved is None else [remainders(moved, SECTOR)]
+    for placed, term in zip(accesses, alone, strict=True):
+        other = _difference(term, moved)
+        features += [] if other is None else [other]
+        features += block_codes(*placed)
+    features = [feature for feature in features if axes_along(feature)]
+    rising = [feature for feature in features if not isinstance(feature, np.ndarray)]
+    if len(rising) == len(features) and (moved is None or isinstance(moved, Steps)):
+        found = _rising_kinds(blocks, 0 if moved is None else moved.step, rising)
+        if found is not None:
+            return found
+    arrays = [np.broadcast_to(made(feature).reshape(-1), blocks) for feature in features]
+    return _listed_kinds(np.broadcast_to(_places(moved), blocks), arrays)
 
 
-def _of_blocks(address: Parts) -> Array:
-    """The part of an address that depends on the block alone, over blocks."""
-    part = address.parts.get((BLOCK,))
-    return np.zeros(1, np.int64) if part is None else part.reshape(-1)
+def _difference(term: Term | None, moved: Term | None) -> Array | None:
+    """How an access's addresses move from block to block besides; None: as the first one's."""
+    if term is moved or (
+        isinstance(term, Steps) and isinstance(moved, Steps) and term.step == moved.step
+    ):
+        return None
+    apart = _places(term) - _places(moved)
+    return None if bool((apart == apart[0]).all()) else apart
 
 
-def _classes(signatures: Sequence[Array], blocks: int) -> Array:
-    """A number for each block, the same for those that agree in all signatures."""
-    code = np.zeros(blocks, np.int64)
+def _places(term: Term | None) -> Array:
+    """A term over blocks as an array with that axis alone."""
+    return np.zeros(1, np.int64) if term is None else array_of(term).reshape(-1)
+
+
+def _rising_kinds(
+    blocks: int, step: int, features: Sequence[Remainders | Codes]
+) -> list[_Kind] | None:
+    """Kinds of blocks whose addresses rise evenly; None: there are too many."""
+    places, numbers, repeat = np.array([0]), np.array([blocks]), 1
+    if features:
+        found = representatives(features)
+        if found is None or len(found[0]) > _MOST_CLASSES:
+            return None
+        places, numbers, repeat = found
+    apart = step * repeat // SECTOR
+    kinds = []
+    for block, number in zip(places.tolist(), numbers.tolist(), strict=True):
+        if apart and number > 1:
+            first = min(0, apart * (number - 1))
+            lattice = Lattice(first, ((abs(apart), number),), 1)
+        else:
+            lattice = Lattice(0, (), number)
+        kinds.append(_Kind(block, number, [lattice]))
+    return kinds
+
+
+def _listed_kinds(place: Array, signatures: Sequence[Array]) -> list[_Kind]:
+    """Kinds of blocks by what they agree in."""
+    code = np.zeros(len(place), np.int64)
     for signature in signatures:
         levels, places = np.unique(signature, return_inverse=True)
         code = code * len(levels) + places.reshape(-1)
         if int(code.max()) > 1 << 40:
             code = np.unique(code, return_inverse=True)[1].reshape(-1)
-    return np.unique(code, return_inverse=True)[1].reshape(-1)
+    _, representatives, inverse = np.unique(code, return_index=True, return_inverse=True)
+    if len(representatives) > _MOST_CLASSES:
+        raise TooLargeError
+    kinds = []
+    for kind, block in enumerate(representatives.tolist()):
+        there = place[inverse.reshape(-1) == kind]
+        moved, amounts = np.unique((there - place[block]) // SECTOR, return_counts=True)
+        kinds.append(_Kind(block, len(there), lattices(moved, amounts)))
+    return kinds
 
 
 def _pattern(accesses: Sequence[Placed], block: int) -> list[Run]:
@@ -129,8 +187,8 @@ def _pattern(accesses: Sequence[Placed], block: int) -> list[Run]:
     low, high = min(a.low for a, _, _ in here), max(a.high for a, _, _ in here)
     footprint = Footprint.over(low, high)
     for placed in here:
-        for bases, offsets in classes(*placed):
-            footprint.mark(bases, offsets)
+        for found in classes(*placed):
+            footprint.mark(*found)
     return _joined(footprint.disjoint())
 
 
@@ -200,9 +258,9 @@ def _spread(lattice: Lattice, kept: int) -> list[int]:
 def _add(runs: list[Run], weights: list[int], run: Run, lattice: Lattice) -> None:
     """Add a run at each place of a lattice."""
     steps = sorted((s, n) for s, n in ((run.step, run.times), *lattice.steps) if n > 1)
-    for made in _merged(run.first + lattice.first, steps, run.length):
-        runs.append(made)
-        weights.append(lattice.weight)
+    found = _merged(run.first + lattice.first, steps, run.length)
+    runs += found
+    weights += [lattice.weight] * len(found)
     if len(runs) > _MOST_RUNS:
         raise TooLargeError
 

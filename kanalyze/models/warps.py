@@ -12,33 +12,41 @@ not part into threads and blocks are evaluated lane by lane, up to a bound on th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kanalyze.address import parts
 from kanalyze.address.grid import (
     BLOCK,
     THREAD,
     Condition,
-    both,
-    comparison,
-    either,
-    negate,
     spread,
 )
-from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.parts import Array, Parts, Steps, Term, TooLargeError, array_of, axes_of
+from kanalyze.models.cutting import cut, cut_condition
+from kanalyze.models.features import (
+    Feature,
+    Tree,
+    alike,
+    along,
+    axes_along,
+    codes,
+    cuts,
+    distinct_rows,
+    made,
+    remainders,
+    representatives,
+)
+from kanalyze.models.features import Lanes as Lanes
 
 WARP = 32
 _CHUNK = 1 << 23  # lanes evaluated at a time
 _MOST_LANES = 1 << 31
-
-
-Lanes = npt.NDArray[np.bool_]
+_MOST_STRETCHES = 1 << 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +99,17 @@ def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurre
     return Counter(rule, address, condition, occurrences).run()
 
 
-def classes(
-    address: Parts, condition: Condition, occurrences: Occurrences
-) -> Iterator[tuple[Array, Array]]:
-    """The addresses of one instruction as pairs of arrays: all sums of a base and an offset.
+class Class(NamedTuple):
+    """Addresses: all sums of a base, an offset, and ``step * i`` for 0 <= i < ``times``."""
+
+    bases: Array
+    offsets: Array
+    step: int = 0
+    times: int = 1
+
+
+def classes(address: Parts, condition: Condition, occurrences: Occurrences) -> Iterator[Class]:
+    """The addresses of one instruction.
 
     Raises:
         TooLargeError: the launch has too many different cases.
@@ -122,7 +137,7 @@ class Counter:
         by_lane, elsewhere = self.split(self.address)
         if by_lane is None:
             return self._lane_by_lane()
-        features = [np.mod(part, self.rule.period) for part in elsewhere]
+        features = [remainders(term, self.rule.period) for term in elsewhere]
         try:
             tree = self.classify(self.condition, features)
         except MixedError:
@@ -131,59 +146,65 @@ class Counter:
         codes, weights = self._joint(features, axes)
         return self._count_classes(by_lane, codes, weights, tree, len(elsewhere))
 
-    def split(self, value: Parts) -> tuple[Array | None, list[Array]]:
-        """A value as an array over threads and parts over the other axes, if it is such a sum."""
-        threads = [p for axes, p in value.parts.items() if axes == (THREAD,)]
-        others = [p for axes, p in value.parts.items() if THREAD not in axes]
-        if len(threads) + len(others) != len(value.parts):
+    def split(self, value: Parts) -> tuple[Array | None, list[Term]]:
+        """A value as an array over threads and terms over the other axes, if it is such a sum."""
+        others = [term for axes, term in value.terms.items() if THREAD not in axes]
+        threads = value.terms.get((THREAD,))
+        if (threads is not None) + len(others) != len(value.terms):
             return None, []
-        lanes = np.zeros(self.shape[THREAD], np.int64)
-        for part in threads:
-            lanes = lanes + part.reshape(-1)
-        return lanes, others
+        if threads is None:
+            return np.zeros(self.shape[THREAD], np.int64), others
+        return array_of(threads).reshape(-1), others
 
-    def classify(self, condition: Condition, features: list[Array]) -> _Tree:
+    def classify(self, condition: Condition, features: list[Feature]) -> Tree:
         """The tree with, for each leaf, which feature decides it, and its lanes for each code.
 
         The features are appended to ``features``.
         """
         if condition.kind != "leaf":
             operands = tuple(self.classify(o, features) for o in condition.operands)
-            return _Tree(condition.kind, operands=operands)
+            return Tree(condition.kind, operands=operands)
         assert condition.leaf is not None
         by_lane, others = self.split(condition.leaf.value)
         if by_lane is None:
             raise MixedError
         nothing = np.zeros((1,) * self.rank, np.int64)
-        elsewhere = parts.dense(parts.of_arrays([nothing, *others]))
         levels, rank = np.unique(by_lane, return_inverse=True)
-        if condition.leaf.kind == "negative":  # lanes whose level is below -elsewhere
-            code = np.searchsorted(levels, -elsewhere, side="left")
-        else:
-            place = np.searchsorted(levels, -elsewhere, side="left")
-            hit = levels[np.minimum(place, len(levels) - 1)] == -elsewhere
-            code = np.where(hit, place, -1)
-        features.append(code.astype(np.int64))
-        return _Tree(condition.leaf.kind, feature=len(features) - 1, rank=rank.reshape(-1))
+        features.append(codes(condition.leaf.kind, levels, parts.of_arrays([nothing, *others])))
+        return Tree(condition.leaf.kind, feature=len(features) - 1, rank=rank.reshape(-1))
 
-    def _joint(self, features: list[Array], axes: list[int]) -> tuple[Array, Array]:
+    def _joint(self, given: Sequence[Feature], axes: list[int]) -> tuple[Array, Array]:
         """Distinct rows of feature values over blocks × iterations, with how often each occurs."""
+        tables: list[tuple[list[int], Array, Array]] = []  # features, distinct rows, counts
+        rising: dict[int, list[int]] = {}
+        for axis in axes:
+            some = along(given, axis)
+            found = representatives(some) if some is not None else None
+            if some is not None and found is not None:
+                columns = [i for i, feature in enumerate(given) if axis in axes_along(feature)]
+                rows = np.stack([feature.at(found[0]) for feature in some], axis=1)
+                tables.append((columns, *alike(rows, found[1])))
+                rising[axis] = columns
+        done = {i for columns in rising.values() for i in columns}
+        nothing = np.zeros((1,) * self.rank, np.int64)
+        features = [nothing if i in done else made(feature) for i, feature in enumerate(given)]
         alone: dict[int, list[int]] = {axis: [] for axis in axes}
         mixed: list[int] = []
         fixed: list[int] = []
         for index, feature in enumerate(features):
-            varies = parts.axes_of(feature)
+            varies = axes_of(feature)
+            if index in done:
+                continue
             if not varies:
                 fixed.append(index)
             elif len(varies) == 1:
                 alone[varies[0]].append(index)
             else:
                 mixed.append(index)
-        involved = {a for i in mixed for a in parts.axes_of(features[i])}
-        tables: list[tuple[list[int], Array, Array]] = []  # features, distinct rows, counts
+        involved = {a for i in mixed for a in axes_of(features[i])}
         for axis in axes:
             columns = alone[axis]
-            if axis in involved:
+            if axis in involved or axis in rising:
                 continue
             if columns:
                 distinct, counts = distinct_rows([features[i].reshape(-1) for i in columns])
@@ -240,34 +261,73 @@ class Counter:
             outer *= len(counts)
         return rows, weights
 
-    def classes(self) -> Iterator[tuple[Array, Array]]:
+    def classes(self) -> Iterator[Class]:
         """Bases with the offsets of the lanes that take part, by class."""
         by_lane, elsewhere = self.split(self.address)
-        places = len(elsewhere)
-        features = list(elsewhere)
+        codes: list[Feature] = []
         try:
-            tree = self.classify(self.condition, features) if by_lane is not None else None
+            tree = self.classify(self.condition, codes) if by_lane is not None else None
         except MixedError:
             tree = None
         if by_lane is None or tree is None:
             for addresses, active, _ in self.lane_by_lane():
-                yield addresses[active], np.zeros(1, np.int64)
+                yield Class(np.unique(addresses[active]), np.zeros(1, np.int64))
             return
-        codes, _ = self._joint(features, [a for a in range(self.rank) if a != THREAD])
-        outcomes = codes[:, places:]
+        for steps, count, first, some in self._stretches(elsewhere, codes):
+            others: list[Feature] = [array_of(t) for t in elsewhere if t is not steps]
+            step = steps.step if steps is not None else 0
+            for bases, lanes in self._by_outcome(others, some, tree):
+                yield Class(bases + step * first, np.unique(by_lane[lanes]), step, count)
+
+    def _stretches(
+        self, elsewhere: list[Term], codes: list[Feature]
+    ) -> Iterator[tuple[Steps | None, int, int, list[Feature]]]:
+        """Stretches of the axis along which the address has steps, in which all codes are alike.
+
+        Each with the steps, its length, its first place, and the codes there; or all in one.
+        """
+        steps = next((term for term in elsewhere if isinstance(term, Steps)), None)
+        if steps is None:
+            yield None, 1, 0, codes
+            return
+        there = [code for code in codes if steps.axis in axes_along(code)]
+        others = [term for term in elsewhere if term is not steps]
+        rising = along(codes, steps.axis) or []
+        crossed = any(steps.axis in axes_of(array_of(term)) for term in others)
+        edges = cuts(rising) if rising else np.array([0, steps.length])
+        if len(rising) < len(there) or crossed or len(edges) > _MOST_STRETCHES:
+            yield None, 1, 0, codes
+            return
+        shape = (1,) * self.rank
+        for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            at = np.array([begin])
+            here: list[Feature] = [
+                code
+                if isinstance(code, np.ndarray) or code.steps.axis != steps.axis
+                else code.at(at).reshape(shape)
+                for code in codes
+            ]
+            yield steps, end - begin, begin, here
+
+    def _by_outcome(
+        self, addresses: list[Feature], codes: list[Feature], tree: Tree
+    ) -> Iterator[tuple[Array, Lanes]]:
+        """Sums of the addresses with the lanes that take part, by outcome of the comparisons."""
+        rows, _ = self._joint([*codes, *addresses], [a for a in range(self.rank) if a != THREAD])
+        outcomes = rows[:, : len(codes)]
         if bool((outcomes != outcomes[0]).any()):
             order = np.lexsort(outcomes.T)
-            codes, outcomes = codes[order], outcomes[order]
+            rows, outcomes = rows[order], outcomes[order]
         changes = np.any(outcomes[1:] != outcomes[:-1], axis=1)
-        for group in np.split(codes, np.flatnonzero(changes) + 1):
+        for group in np.split(rows, np.flatnonzero(changes) + 1):
             lanes = np.broadcast_to(tree.lanes(group[:1]), (1, self.shape[THREAD]))[0]
             if lanes.any():
-                yield group[:, :places].sum(axis=1), np.unique(by_lane[lanes])
+                yield group[:, len(codes) :].sum(axis=1), lanes
 
     # ------------------------------------------------------------ lanes
 
     def _count_classes(
-        self, by_lane: Array, codes: Array, weights: Array, tree: _Tree, places: int
+        self, by_lane: Array, codes: Array, weights: Array, tree: Tree, places: int
     ) -> Counted:
         tally = _Tally(self.rule)
         step = max(1, _CHUNK // self.shape[THREAD])
@@ -295,7 +355,7 @@ class Counter:
         for start in range(0, self.shape[BLOCK], step):
             blocks = slice(start, start + step)
             address = sum(
-                (cut(p, blocks) for p in self.address.parts.values()),
+                (cut(term, blocks) for term in self.address.terms.values()),
                 start=np.zeros((1,) * self.rank, np.int64),
             )
             active = spread(cut_condition(self.condition, blocks), self.rank)
@@ -305,57 +365,6 @@ class Counter:
                 for a in (address, active)
             ]
             yield rows[0], rows[1].astype(bool), np.ones(len(rows[0]), np.int64)
-
-
-def distinct_rows(columns: list[Array]) -> tuple[Array, Array]:
-    """Distinct rows of a table given by its columns, with how often each occurs."""
-    if bool((columns[0][1:] > columns[0][:-1]).all()):
-        return np.stack(columns, axis=1), np.ones(len(columns[0]), np.int64)
-    lows = [int(c.min()) for c in columns]
-    sizes = [int(c.max()) - low + 1 for c, low in zip(columns, lows, strict=True)]
-    if math.prod(sizes) >= 1 << 62:
-        rows, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-        return rows, counts
-    code = np.zeros(len(columns[0]), np.int64)
-    for column, low, size in zip(columns, lows, sizes, strict=True):
-        code = code * size + (column - low)
-    if math.prod(sizes) <= max(1 << 16, 4 * len(code)):
-        tally = np.bincount(code)
-        found = np.flatnonzero(tally)
-        counts = tally[found]
-    else:
-        found, counts = np.unique(code, return_counts=True)
-    result = []
-    for low, size in zip(reversed(lows), reversed(sizes), strict=True):
-        found, place = np.divmod(found, size)
-        result.append(place + low)
-    return np.stack(result[::-1], axis=1), counts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tree:
-    kind: str
-    operands: tuple[_Tree, ...] = ()
-    feature: int = -1
-    rank: npt.NDArray[np.int64] | None = None  # place of each thread's value among the levels
-
-    def lanes(self, codes: Array) -> Lanes:
-        """Which threads take part, for each row of feature values: (rows, threads)."""
-        match self.kind:
-            case "true" | "false":
-                return np.full((len(codes), 1), self.kind == "true")
-            case "not":
-                return ~self.operands[0].lanes(codes)
-            case "and" | "or":
-                left, right = (o.lanes(codes) for o in self.operands)
-                return left & right if self.kind == "and" else left | right
-        assert self.rank is not None
-        decided = codes[:, self.feature, None]
-        if self.kind == "negative":
-            below: Lanes = self.rank[None, :] < decided
-            return below
-        equal: Lanes = self.rank[None, :] == decided
-        return equal
 
 
 class _Tally:
@@ -387,26 +396,3 @@ class _Tally:
         requests = sum(self.by_cost.values())
         cost = sum(n * amount for n, amount in self.by_cost.items())
         return Counted(requests, cost, self.threads, dict(sorted(self.by_cost.items())))
-
-
-def cut(array: Array, blocks: slice) -> Array:
-    """An array over the axes, for some blocks."""
-    return array[blocks] if array.shape[BLOCK] > 1 else array
-
-
-def cut_condition(condition: Condition, blocks: slice) -> Condition:
-    """A condition over the axes, for some blocks."""
-    if condition.kind == "leaf":
-        assert condition.leaf is not None
-        value = condition.leaf.value
-        some = parts.of_arrays([cut(p, blocks) for p in value.parts.values()])
-        return comparison(condition.leaf.kind, some)
-    operands = [cut_condition(o, blocks) for o in condition.operands]
-    match condition.kind:
-        case "not":
-            return negate(operands[0])
-        case "and":
-            return both(*operands)
-        case "or":
-            return either(*operands)
-    return condition
