@@ -14,12 +14,14 @@ from pathlib import Path
 
 from kanalyze.address import accesses as addresses
 from kanalyze.address.bits import Bits
+from kanalyze.address.descriptors import descriptor_of
 from kanalyze.address.loops import WAITS_ON_MBARRIER, TripCount
 from kanalyze.address.reach import reach
 from kanalyze.address.readable import TOO_LONG, Reader
 from kanalyze.address.value import Arrays, Value, leaves, unknown_reasons
+from kanalyze.contents import arrays_of
 from kanalyze.launch import Launch
-from kanalyze.launched import Launched, arrays_of
+from kanalyze.launched import Launched
 from kanalyze.listing import listing
 from kanalyze.models import counts, lanes, roles, stages
 from kanalyze.models.branches import branches
@@ -388,7 +390,7 @@ class _Describer:
             address=text,
             shared_address=self._shared(access),
             reason=reasons[0] if reasons else None,
-            pointer=None if "tensor" in instruction.parts else self._base(access.address),
+            pointer=self._pointer(access),
             condition=condition,
             condition_source=mask,
             bytes_per_warp=pattern.bytes_per_warp if pattern else None,
@@ -402,6 +404,18 @@ class _Describer:
             stage=stage,
             source=self._source(instruction.loc),
         )
+
+    def _pointer(self, access: addresses.AccessValue) -> str | None:
+        """What an access goes through: a pointer, a variable, or a tensor map among parameters."""
+        tensor = access.tensor
+        if tensor is None:
+            return self._base(access.address)
+        if tensor.fields is not None:
+            start = tensor.fields.get("global_address")
+            return self._base(start) if start is not None else None
+        name = descriptor_of(tensor)
+        argument = self.arguments.get(name) if name is not None else None
+        return argument.name if argument is not None else name
 
     def _when(self, access: addresses.AccessValue) -> Value | None:
         """When the access is executed: its guard, and the branches that lead to its block.

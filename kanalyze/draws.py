@@ -15,9 +15,10 @@ from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
 from kanalyze.address.value import pointer_of
 from kanalyze.assuming import DRAWS, Assumption
+from kanalyze.contents import arrays_of
 from kanalyze.errors import InputError, UsageError
 from kanalyze.launch import Launch
-from kanalyze.launched import Launched, arrays_of
+from kanalyze.launched import Launched
 from kanalyze.report import traffic_document as doc
 
 _COUNTERS = {

@@ -12,13 +12,14 @@ from typing import Any
 from kanalyze import assuming, draws
 from kanalyze import cubin as cubins
 from kanalyze.compile import Compiled
+from kanalyze.contents import arrays_of
 from kanalyze.describe import Description, Sources, describe
 from kanalyze.devices import Device
 from kanalyze.devices import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.executed import Bytes, branch_counts, bytes_by_space, spilled
 from kanalyze.launch import Launch
-from kanalyze.launched import Launched, arrays_of
+from kanalyze.launched import Launched
 from kanalyze.models.intensity import intensity
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
@@ -271,7 +272,7 @@ class _Estimate:
                     address=access.address,
                     condition=access.condition_source or access.condition,
                     pattern=self.totals.pattern(cost, access.pattern),
-                    bytes_per_thread=access.bytes_per_thread,
+                    bytes_per_thread=access.bytes_per_thread or cost.moved,
                     requests=counted.requests if counted else None,
                     threads=counted.threads if counted else None,
                     unit="wavefronts" if shared else "sectors",

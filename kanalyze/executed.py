@@ -62,7 +62,7 @@ def bytes_by_space(
 
 
 def _moved(launched: Launched, cost: Cost) -> int | str:
-    size = cost.access.row.bytes_per_thread
+    size = cost.access.row.bytes_per_thread or cost.moved
     if size is None:
         return f"line {cost.access.instruction.pos.line}: how much is moved is not known"
     if cost.counted is not None:

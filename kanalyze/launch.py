@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kanalyze.errors import InputError
+from kanalyze.tensormap import TensorMap
 
 if TYPE_CHECKING:
     from kanalyze.assuming import Assumption
@@ -23,6 +24,7 @@ class LaunchParam:
     """An argument: ``value`` is the number of a scalar or the address of a pointer (None: unknown).
 
     ``bytes`` is the size of what a pointer points to, ``data`` what is assumed to lie there.
+    ``tensor_map`` is the tensor map that the argument is, or points to.
     """
 
     name: str
@@ -30,6 +32,7 @@ class LaunchParam:
     value: int | None
     bytes: int | None = None
     data: Assumption | None = None
+    tensor_map: TensorMap | None = None
 
     @property
     def is_pointer(self) -> bool:
@@ -117,6 +120,12 @@ def _triple(numbers: Any) -> tuple[int, int, int]:
 def _param(data: Mapping[str, Any]) -> LaunchParam:
     value = data.get("value", data.get("address"))
     whole = isinstance(value, int) and not isinstance(value, bool)
+    name, tensor_map = str(data["name"]), None
+    if data.get("tensor_map") is not None:
+        try:
+            tensor_map = TensorMap.read(data["tensor_map"])
+        except ValueError as error:
+            raise ValueError(f"tensor_map of {name}: {error}") from None
     return LaunchParam(
-        str(data["name"]), str(data["type"]), value if whole else None, data.get("bytes")
+        name, str(data["type"]), value if whole else None, data.get("bytes"), None, tensor_map
     )

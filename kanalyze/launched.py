@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kanalyze import bulk
 from kanalyze.address import parts
-from kanalyze.address.accesses import AccessValue, Addresses
+from kanalyze.address.accesses import AccessValue, Addresses, is_bulk
 from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
 from kanalyze.address.parts import Array, Parts, TooLargeError
 from kanalyze.address.reach import reach
-from kanalyze.address.value import Arrays, Value, array_of, in_order, leaves, pointer_of
-from kanalyze.assuming import Assumption
+from kanalyze.address.value import Value, array_of, in_order, leaves
+from kanalyze.contents import contents_of, maps_of, unwritten
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.footprint import Footprint
@@ -45,12 +46,15 @@ _EXECUTED = Rule(1, _nothing)
 class Cost:
     """What an access costs over the launch, or why that is not known.
 
-    ``counted.cost`` is sectors for global accesses, bank wavefronts for shared ones.
+    ``counted.cost`` is sectors for global accesses, bank wavefronts for shared ones. Of bulk
+    copies, ``ideal`` is the sectors of as many bytes in a row, ``moved`` the bytes of one copy.
     """
 
     access: AccessValue
     counted: Counted | None
     reason: str | None
+    ideal: int | None = None
+    moved: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Launched:
     ):
         self.cfg = cfg
         self.found = found
-        self.launch = launch = _unwritten(cfg.function, found, launch)
+        self.launch = launch = unwritten(cfg.function, found, launch)
         self.executed = reach(cfg, found.solved)
         self.params = {
             (parameter.name, 0): given.value
@@ -85,6 +89,7 @@ class Launched:
             if given.value is not None
         }
         self.arrays = contents_of(cfg.function.parameters, launch)
+        self.maps = maps_of(cfg.function.parameters, launch)
         self.addresses = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
@@ -96,6 +101,8 @@ class Launched:
 
         With a ``layout``, as if the shared array were laid out so.
         """
+        if is_bulk(access.instruction, access.row):
+            return self._bulk_cost(access)
         rule = rule_of(access)
         if rule is not None and layout is not None:
             rule = with_layout(rule, layout)
@@ -111,6 +118,21 @@ class Launched:
             return Cost(access, None, "too many different cases to evaluate")
         except MisalignedError as error:
             return Cost(access, None, str(error))
+
+    def _bulk_cost(self, access: AccessValue) -> Cost:
+        try:
+            told, condition, shape = self._told(access)
+            counted, ideal = bulk.counted(told, condition, shape)
+        except UnknownValueError as error:
+            return Cost(access, None, str(error))
+        except TooLargeError:
+            return Cost(access, None, "too many different cases to evaluate")
+        return Cost(access, counted, None, ideal, told.moved)
+
+    def _told(self, access: AccessValue) -> tuple[bulk.Told, Condition, Occurrences]:
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        return bulk.told(access, grid, self.maps), condition, self._shape(grid)
 
     def runs(self, block: int) -> BlockRuns:
         """How often a block of the control-flow graph is executed."""
@@ -188,6 +210,9 @@ class Launched:
         Raises:
             UnknownValueError, TooLargeError: they are not known, or too many.
         """
+        if is_bulk(access.instruction, access.row):
+            bulk.mark(*self._told(access), footprint)
+            return
         for found in classes(*self.place(access)):
             footprint.mark(*found)
 
@@ -239,6 +264,8 @@ class Launched:
 
     def span(self, access: AccessValue) -> tuple[int, int]:
         """The lowest and the highest address that the access can have, whatever its condition."""
+        if is_bulk(access.instruction, access.row):
+            return bulk.span(self._told(access)[0])
         grid, _ = self._grid(access.block)
         where = grid.value(access.address)
         return where.low, where.high
@@ -315,42 +342,6 @@ class Launched:
     def _over(self, loops: dict[int, int]) -> Grid:
         launch = self.launch
         return Grid(launch.grid, launch.block, self.params, self.addresses, loops, self.arrays)
-
-
-def arrays_of(parameters: Sequence[ir.Parameter], launch: Launch | None) -> Arrays | None:
-    """The pointers of a launch and those whose arrays are known; None where no array is."""
-    if launch is None or all(param.data is None for param in launch.params):
-        return None
-    pairs = list(zip(parameters, launch.params, strict=False))
-    return Arrays(
-        frozenset(p.name for p, given in pairs if given.is_pointer),
-        frozenset(p.name for p, given in pairs if given.data is not None),
-    )
-
-
-def contents_of(parameters: Sequence[ir.Parameter], launch: Launch) -> dict[str, Assumption]:
-    """Pointer parameter to what its array is assumed to hold."""
-    pairs = zip(parameters, launch.params, strict=False)
-    return {p.name: given.data for p, given in pairs if given.data is not None}
-
-
-def _unwritten(function: ir.Function, found: Addresses, launch: Launch) -> Launch:
-    """The launch without what is assumed of arrays that the kernel itself writes."""
-    arrays = arrays_of(function.parameters, launch)
-    if arrays is None:
-        return launch
-    written = {
-        pointer_of(access.address, arrays)
-        for access in found.accesses
-        if access.row.kind not in ("load", "async_copy", "bulk_load", "prefetch")
-        and access.row.space in ("global", "generic")
-    }
-    names = [parameter.name for parameter in function.parameters]
-    params = [
-        replace(param, data=None) if name in written else param
-        for name, param in zip(names, launch.params, strict=False)
-    ]
-    return replace(launch, params=tuple(params))
 
 
 def _widened(address: Value) -> Iterator[Value]:

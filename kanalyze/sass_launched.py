@@ -32,8 +32,9 @@ from kanalyze.address.registers import Answer, Request, branch_sides, follow_cod
 from kanalyze.address.sass_isa import SassIsa
 from kanalyze.address.sass_places import parameter_places
 from kanalyze.address.value import Pool, Value
+from kanalyze.contents import arrays_of, contents_of
 from kanalyze.launch import Launch
-from kanalyze.launched import BlockRuns, Launched, arrays_of, contents_of
+from kanalyze.launched import BlockRuns, Launched
 from kanalyze.models import banks, coalescing
 from kanalyze.models.warps import Counted, Lanes, Rule, count
 from kanalyze.ptx import ir as ptx_ir

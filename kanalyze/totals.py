@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import partial
 
+from kanalyze.address.accesses import is_bulk
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
 from kanalyze.describe import Description
@@ -26,6 +27,11 @@ _COUNTERS = {
     ("global", "store"): "global_store",
     ("global", "atomic"): "global_atomic",
     ("global", "reduction"): "global_reduction",
+}
+_BULK = {
+    "bulk_load": "bulk_load",
+    "bulk_store": "bulk_store",
+    "reduction": "bulk_reduction",
 }
 
 
@@ -69,8 +75,12 @@ class Totals:
         for name in ("global_load", "global_store", "global_atomic", "global_reduction"):
             groups[name] = []
         shared: dict[str, list[Cost]] = {"shared_load": [], "shared_store": []}
+        bulk: dict[str, list[Cost]] = {name: [] for name in _BULK.values()}
         for cost in self.costs:
             row = cost.access.row
+            if is_bulk(cost.access.instruction, row):
+                bulk[_BULK[row.kind]].append(cost)
+                continue
             counter = _COUNTERS.get((row.space, self._kind(cost)))
             if counter is not None:
                 groups[counter].append(cost)
@@ -84,6 +94,8 @@ class Totals:
             counters[f"{name}_requests"] = self._total(
                 f"counters.{name}_requests", group, "requests"
             )
+            counters[f"{name}_sectors"] = self._total(f"counters.{name}_sectors", group, "cost")
+        for name, group in bulk.items():
             counters[f"{name}_sectors"] = self._total(f"counters.{name}_sectors", group, "cost")
         for name, group in shared.items():
             field = f"{name}_wavefronts"
@@ -195,6 +207,7 @@ class Totals:
             pointer = access.pointer or "unknown"
             kinds = {
                 "store": ("write",),
+                "bulk_store": ("write",),
                 "atomic": ("read", "write"),
                 "reduction": ("read", "write"),
             }
@@ -312,6 +325,8 @@ class Totals:
 def ideal(cost: Cost) -> int | None:
     """What the same lanes would cost if they lay contiguously, if that is less."""
     counted, row = cost.counted, cost.access.row
+    if cost.ideal is not None:
+        return cost.ideal
     if counted is None or row.bytes_per_thread is None:
         return None
     if row.space == "shared":

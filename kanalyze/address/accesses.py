@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kanalyze.address import descriptors
+from kanalyze.address.descriptors import TensorValue
 from kanalyze.address.loops import Solved, solve
 from kanalyze.address.registers import Request, follow
 from kanalyze.address.value import Arrays, Pool, Value, unknown_reasons
@@ -22,7 +24,8 @@ class AccessValue:
 
     ``shared`` is the address on the shared side of a copy. ``condition`` is None if the
     instruction is always executed where it stands; for ``cp.async`` with a source size it also
-    says when anything is read.
+    says when anything is read. ``size`` is the number of bytes of a bulk copy, ``tensor`` what a
+    copy through a tensor map is told.
     """
 
     instruction: ir.Instruction
@@ -31,6 +34,8 @@ class AccessValue:
     address: Value
     shared: Value | None
     condition: Value | None
+    size: Value | None = None
+    tensor: TensorValue | None = None
 
     @property
     def reasons(self) -> list[str]:
@@ -62,10 +67,14 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
             if row is not None and row.space not in NOT_ACCESSES and row.address is not None:
                 rows.append((_request(instruction, row), row))
     rows.sort(key=lambda pair: pair[0].instruction.pos)
-    registers = follow(cfg, pool, [request for request, _ in rows], variables, arrays)
+    described = descriptors.requests(cfg)
+    wanted = [request for request, _ in rows]
+    registers = follow(cfg, pool, [*wanted, *described], variables, arrays)
     solved = solve(registers)
     accesses = []
-    for (request, row), answer in zip(rows, registers.answers, strict=True):
+    answers = registers.answers
+    written = descriptors.Written(cfg, described, answers[len(rows) :], solved)
+    for (request, row), answer in zip(rows, answers[: len(rows)], strict=True):
         if answer.block < 0:
             continue  # unreachable code
         values = solved.resolve(answer.values, answer.block)
@@ -74,13 +83,21 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
         condition = None
         if answer.guard is not None:
             (condition,) = solved.resolve([answer.guard], answer.block)
+        tensor = None
+        if descriptors.is_tensor(request.instruction):
+            count = len(descriptors.coordinates(request.instruction))
+            where = values[len(values) - count :]
+            tensor = written.of(request.instruction, answer.block, address, where)
         if row.size is not None and row.kind == "async_copy":
             reads = nonzero(pool, values[-1])
             condition = reads if condition is None else pool.make("and", 1, condition, reads)
         if condition is not None and condition.unsigned == 1:
             condition = None
+        size = values[-1] if row.size is not None and is_bulk(request.instruction, row) else None
         accesses.append(
-            AccessValue(request.instruction, row, answer.block, address, shared, condition)
+            AccessValue(
+                request.instruction, row, answer.block, address, shared, condition, size, tensor
+            )
         )
     return Addresses(tuple(accesses), solved)
 
@@ -91,9 +108,17 @@ def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> Request:
     operands = [(row.address, bits)]
     if row.shared_address is not None:
         operands.append((row.shared_address, 32))
-    if row.size is not None and row.kind == "async_copy":
+    if row.size is not None and (row.kind == "async_copy" or is_bulk(instruction, row)):
         operands.append((row.size, 32))
+    if descriptors.is_tensor(instruction):
+        operands += [(operand, 32) for operand in descriptors.coordinates(instruction)]
     return Request(instruction, tuple(operands))
+
+
+def is_bulk(instruction: ir.Instruction, row: table.MemoryAccess) -> bool:
+    """Whether an access is a bulk copy, or reduction, between global and shared memory."""
+    bulk = instruction.base == "cp" and "bulk" in instruction.parts
+    return bulk and row.space == "global" and row.kind != "prefetch"
 
 
 def nonzero(pool: Pool, value: Value) -> Value:

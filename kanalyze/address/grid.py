@@ -218,6 +218,9 @@ class Grid:
         if name == "laneid":
             x, y, z = self.block
             return self._along(THREAD, np.arange(x * y * z) % 32)
+        if name == "elected":  # one lane of each warp; which one matters to nobody
+            x, y, z = self.block
+            return self._along(THREAD, (np.arange(x * y * z) % 32 == 0).astype(np.int64))
         clusters = {"cluster_ctarank": 0, "cluster_nctarank": 1}  # a launch without clusters
         if name in clusters:
             return parts.number(clusters[name], self.dimensions)

@@ -71,7 +71,8 @@ class PtxIsa:
 
     def sources(self, instruction: ir.Instruction) -> tuple[str, ...]:
         """See `Isa`."""
-        followed = instruction.base in TRANSFER or self._is_followed(instruction)
+        known = instruction.base in TRANSFER or instruction.base == "elect"
+        followed = known or self._is_followed(instruction)
         if followed or instruction.guard is not None:
             return self._names(table.uses(instruction), instruction)
         return ()
@@ -193,7 +194,7 @@ class PtxIsa:
                 reason = f"{instruction.opcode} with several results is not evaluated"
                 if instruction.base == "shfl":
                     return [value, self.pool.unknown((instruction.pos, 1), reason, 1)]
-        if instruction.base == "elect":
+        if instruction.base == "elect" and self._asks_the_warp(instruction, read):
             elected = self.pool.special("elected", 1)
             return [
                 elected if self.width(n) == 1 else self.pool.unknown(instruction.pos, reason, 32)
@@ -202,6 +203,13 @@ class PtxIsa:
         return [
             self.pool.unknown((instruction.pos, n), reason, self.width(n)) for n in written
         ]  # fmt: skip
+
+    def _asks_the_warp(
+        self, instruction: ir.Instruction, read: Callable[[ir.Operand, int], Value]
+    ) -> bool:
+        """Whether an ``elect.sync`` has all lanes among its members."""
+        members = instruction.operands[1:2]
+        return bool(members) and read(members[0], 32).unsigned == 0xFFFFFFFF
 
     def _pieces(
         self,

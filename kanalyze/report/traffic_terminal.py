@@ -26,7 +26,11 @@ _COUNTERS = (
     ("global_store", "stores"),
     ("global_atomic", "atomics"),
     ("global_reduction", "reductions"),
+    ("bulk_load", "bulk loads"),
+    ("bulk_store", "bulk stores"),
+    ("bulk_reduction", "bulk reductions"),
 )
+_ALSO = {"load": ("async_copy",)}
 
 
 def render(
@@ -170,6 +174,8 @@ class _Report:
         lines: list[tuple[list[str], list[Segment]]] = []
         for name, label in counters:
             requests, sectors = (counts.get(f"{name}_{what}") for what in ("requests", unit))
+            if name.startswith("bulk"):
+                requests = table.added(a.requests for a in self._group(name))
             if requests == 0 and sectors == 0 and label not in ("loads", "stores"):
                 continue
             cells = table.totals(requests, sectors, self._ideal_of(name))
@@ -186,13 +192,22 @@ class _Report:
         self._table(space, ["requests", unit, "per request", "ideal", "efficiency"], lines)
 
     def _ideal_of(self, name: str) -> int | None:
-        space, _, kind = name.partition("_")
-        kinds = {"load": ("load", "async_copy")}.get(kind, (kind,))
-        ideal = table.added(
-            a.ideal_cost for a in self.traffic.accesses if a.space == space and a.kind in kinds
-        )
+        ideal = table.added(a.ideal_cost for a in self._group(name))
         sectors = self.traffic.counters.get(f"{name}_sectors")  # fewer where loads are merged
         return ideal if ideal is None or sectors is None else min(ideal, sectors)
+
+    def _group(self, name: str) -> list[doc.AccessCounts]:
+        """The accesses that a counter is the sum of."""
+        space, _, kind = name.partition("_")
+        bulk = space == "bulk"
+        kinds = (f"bulk_{kind}", kind) if bulk else (kind, *_ALSO.get(kind, ()))
+        return [
+            a
+            for a in self.traffic.accesses
+            if a.space == ("global" if bulk else space)
+            and a.kind in kinds
+            and bulk == (a.opcode.startswith("cp.") and ".bulk" in a.opcode)
+        ]
 
     def _interval(self, name: str) -> list[Segment]:
         """The range of a counter, where it depends on what cannot be known."""
@@ -223,7 +238,7 @@ class _Report:
 
     def _more_counters(self) -> None:
         """Counters that no table above holds."""
-        shown = ("global_", "shared_")
+        shown = ("global_", "shared_", "bulk_")
         for name, value in self.traffic.counters.items():
             if value is None or name.startswith(shown):
                 continue

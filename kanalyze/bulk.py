@@ -1,0 +1,247 @@
+"""Bulk copies of a launch (TMA): sectors of boxes through tensor maps, and of runs of bytes.
+
+What: how many copies are made, and the distinct 32-byte sectors that each reads from or writes to
+global memory. Each thread that takes part makes a copy of its own; one that reaches several blocks
+of a cluster (``.multicast::cluster``) reads once.
+Formula: where the copies go is a few numbers that vary over the launch (coordinates; address and
+size), made one number by mixed radix, so that equal ones are counted together
+(`kanalyze.models.warps`); see `kanalyze.models.tensor_boxes` for a box.
+Source: PTX ISA, "Data Movement and Conversion Instructions: Tensor copy", "Bulk copy".
+Limits: Nsight Compute's counters of the load/store unit do not see these; the tensor map must be
+given with the launch, or written by the kernel with fields that are the same all through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kanalyze.address import parts
+from kanalyze.address.accesses import AccessValue
+from kanalyze.address.descriptors import TensorValue, descriptor_of
+from kanalyze.address.grid import Condition, Grid, UnknownValueError
+from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.value import Value
+from kanalyze.models import tensor_boxes
+from kanalyze.models.coalescing import SECTOR
+from kanalyze.models.footprint import Footprint
+from kanalyze.models.warps import Counted, Lanes, Occurrences, Rule, classes, count
+from kanalyze.tensormap import SWIZZLES, TensorMap
+
+_PERIOD = 1 << 62
+# PTX ISA, "tensormap.replace": values of .elemtype, in bytes of an element
+_ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 11: 4, 12: 4}
+
+Kind = Callable[[Array], Array]
+"""Gives a number for each copy, from (copies, what they are told)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What copies are told: numbers that vary over the launch, and what each copy costs by them.
+
+    ``moved`` are the bytes of one copy, None if they differ.
+    """
+
+    numbers: tuple[Parts, ...]
+    cost: Kind
+    ideal: Kind
+    moved: int | None
+    tensor: TensorMap | None
+
+
+def told(access: AccessValue, grid: Grid, maps: Mapping[str, TensorMap]) -> Told:
+    """What the copies of one instruction are told.
+
+    Args:
+        access: the instruction.
+        grid: the axes of the launch around it.
+        maps: parameter to its tensor map.
+
+    Raises:
+        UnknownValueError, TooLargeError: it is not known, or there are too many cases.
+    """
+    if access.tensor is not None:
+        tensor = _map_of(access.tensor, grid, maps)
+        if len(access.tensor.coordinates) != tensor.rank:
+            raise UnknownValueError(
+                f"{len(access.tensor.coordinates)} coordinates for a tensor map of "
+                f"{tensor.rank} dimensions"
+            )
+        where = tuple(_signed(grid, value) for value in access.tensor.coordinates)
+        return Told(
+            where,
+            lambda boxes: tensor_boxes.sectors(tensor, boxes),
+            lambda boxes: -(-tensor_boxes.bytes_inside(tensor, boxes) // SECTOR),
+            tensor.box_bytes,
+            tensor,
+        )
+    if access.size is None:
+        raise UnknownValueError(f"how much {access.instruction.opcode} copies")
+    address = grid.value(access.address)
+    size = parts.in_range(grid.value(access.size), 32, signed=False)
+    return Told((address, size), _run_sectors, lambda runs: -(-runs[:, 1] // SECTOR),
+                size.constant, None)  # fmt: skip
+
+
+def _signed(grid: Grid, value: Value) -> Parts:
+    return parts.in_range(grid.value(value), 32, signed=True)
+
+
+def _run_sectors(runs: Array) -> Array:
+    first, size = runs[:, 0], runs[:, 1]
+    last = np.floor_divide(first + size - 1, SECTOR)
+    found: Array = np.where(size > 0, last - np.floor_divide(first, SECTOR) + 1, 0)
+    return found
+
+
+# ---------------------------------------------------------------- counting
+
+
+class _Codes:
+    """Some numbers as one, by mixed radix, and back."""
+
+    def __init__(self, numbers: Sequence[Parts]):
+        self.lows = [number.low for number in numbers]
+        self.radices: list[int] = []
+        weight = 1
+        code = parts.number(0, next(iter(numbers[0].parts.values())).ndim)
+        for number in numbers:
+            code = parts.add(code, parts.scale(number, weight))
+            code = parts.add(code, parts.number(-number.low * weight, _dimensions(code)))
+            self.radices.append(number.high - number.low + 1)
+            weight *= self.radices[-1]
+            if weight >= _PERIOD:
+                raise TooLargeError
+        self.code = code
+
+    def back(self, codes: Array) -> Array:
+        """(copies,) → (copies, numbers)."""
+        rest = codes & np.int64(_PERIOD - 1)
+        columns = []
+        for low, radix in zip(self.lows, self.radices, strict=True):
+            rest, digit = np.divmod(rest, np.int64(radix))
+            columns.append(digit + low)
+        return np.stack(columns, axis=-1)
+
+
+def _dimensions(value: Parts) -> int:
+    return next(iter(value.parts.values())).ndim
+
+
+def counted(copies: Told, condition: Condition, shape: Occurrences) -> tuple[Counted, int]:
+    """Copies with their sectors, and the sectors that their bytes would take side by side.
+
+    Raises:
+        TooLargeError: there are too many different cases.
+    """
+    codes = _Codes(copies.numbers)
+
+    def rule(kind: Kind) -> Rule:
+        def cost(addresses: Array, lanes: Lanes) -> Array:
+            row, lane = np.nonzero(lanes)
+            distinct, which = np.unique(addresses[row, lane], return_inverse=True)
+            costs = kind(codes.back(distinct)) if len(distinct) else np.zeros(0, np.int64)
+            total = np.zeros(len(addresses), np.int64)
+            np.add.at(total, row, costs[which.reshape(-1)])
+            return total
+
+        return Rule(_PERIOD, cost)
+
+    found = count(rule(copies.cost), codes.code, condition, shape)
+    ideal = count(rule(copies.ideal), codes.code, condition, shape).cost
+    return replace(found, requests=found.threads), min(ideal, found.cost)
+
+
+def mark(copies: Told, condition: Condition, shape: Occurrences, footprint: Footprint) -> None:
+    """Mark the sectors that copies touch.
+
+    Raises:
+        TooLargeError: there are too many.
+    """
+    codes = _Codes(copies.numbers)
+    seen = [np.zeros(0, np.int64)]
+    for found in classes(codes.code, condition, shape):
+        bases, offsets, *repeated = found
+        for step, times in [repeated] if repeated else []:
+            bases = (bases[:, None] + step * np.arange(times)).reshape(-1)
+        if len(bases) * len(offsets) > parts.LARGEST:
+            raise TooLargeError
+        seen.append(np.unique((bases[:, None] + offsets[None, :]) & np.int64(_PERIOD - 1)))
+    for starts, pattern in _patterns(copies, codes.back(np.unique(np.concatenate(seen)))):
+        footprint.mark(starts, pattern)
+
+
+def _patterns(copies: Told, places: Array) -> Iterator[tuple[Array, Array]]:
+    """Addresses of copies that touch alike, with the offsets of the sectors that they touch."""
+    if copies.tensor is None:
+        for size in np.unique(places[:, 1]):
+            starts = places[places[:, 1] == size, 0]
+            offsets = np.append(np.arange(0, size, SECTOR), size - 1)
+            yield starts, offsets[:0] if size == 0 else offsets
+        return
+    start, number = tensor_boxes.inside(copies.tensor, places)
+    kinds, which = np.unique(np.column_stack([start % SECTOR, number]), axis=0, return_inverse=True)
+    for index, kind in enumerate(kinds):
+        sectors = tensor_boxes.touched(copies.tensor, int(kind[0]), kind[1:])
+        if len(sectors):
+            yield np.sort(start[which.reshape(-1) == index] - kind[0]), sectors * SECTOR
+
+
+def span(copies: Told) -> tuple[int, int]:
+    """The lowest and the highest address that copies can touch."""
+    if copies.tensor is not None:
+        return copies.tensor.address, copies.tensor.address + copies.tensor.span - 1
+    address, size = copies.numbers
+    return address.low, address.high + max(size.high - 1, 0)
+
+
+# ---------------------------------------------------------------- tensor maps
+
+
+def _map_of(tensor: TensorValue, grid: Grid, maps: Mapping[str, TensorMap]) -> TensorMap:
+    if tensor.reason is not None:
+        raise UnknownValueError(tensor.reason)
+    if tensor.fields is not None:
+        return _from_fields(tensor.fields, grid)
+    name = descriptor_of(tensor)
+    if name is None:
+        raise UnknownValueError("where the tensor map comes from is not followed (TMA)")
+    if name not in maps:
+        raise UnknownValueError("a tensor map says where the data is (TMA); the launch gives none")
+    return maps[name]
+
+
+def _from_fields(fields: Mapping[str, Value], grid: Grid) -> TensorMap:
+    """The map that a kernel wrote; Triton writes all fields, others may change some only."""
+
+    def number(name: str) -> int:
+        value = fields.get(name)
+        if value is None:
+            raise UnknownValueError(f"the kernel writes a tensor map without its {name}")
+        found = grid.value(value).constant
+        if found is None:
+            raise UnknownValueError(f"{name} of a tensor map differs over the launch")
+        return found % (1 << value.bits)
+
+    rank = number("rank") + 1
+    kind = number("elemtype")
+    if kind not in _ELEMENT_BYTES:
+        raise UnknownValueError(f"a tensor map of elements of kind {kind}")
+    if "interleave_layout" in fields and number("interleave_layout"):
+        raise UnknownValueError("a tensor map with an interleaved layout")
+    swizzle = number("swizzle_mode") if "swizzle_mode" in fields else 0
+    try:
+        return TensorMap(
+            address=number("global_address"),
+            element_bytes=_ELEMENT_BYTES[kind],
+            dims=tuple(number(f"global_dim.{i}") for i in range(rank)),
+            strides=tuple(number(f"global_stride.{i}") for i in range(rank - 1)),
+            box=tuple(number(f"box_dim.{i}") for i in range(rank)),
+            element_strides=tuple(number(f"element_stride.{i}") for i in range(rank)),
+            swizzle=SWIZZLES[swizzle] if swizzle < len(SWIZZLES) else 0,
+        ).checked()
+    except ValueError as error:
+        raise UnknownValueError(f"the kernel writes no valid tensor map: {error}") from None
