@@ -164,12 +164,11 @@ def mark(copies: Told, condition: Condition, shape: Occurrences, footprint: Foot
     codes = _Codes(copies.numbers)
     seen = [np.zeros(0, np.int64)]
     for found in classes(codes.code, condition, shape):
-        bases, offsets, *repeated = found
-        for step, times in [repeated] if repeated else []:
-            bases = (bases[:, None] + step * np.arange(times)).reshape(-1)
-        if len(bases) * len(offsets) > parts.LARGEST:
+        if len(found.bases) * len(found.offsets) * found.times > parts.LARGEST:
             raise TooLargeError
-        seen.append(np.unique((bases[:, None] + offsets[None, :]) & np.int64(_PERIOD - 1)))
+        bases = found.bases[:, None] + found.step * np.arange(found.times)
+        spread = bases.reshape(-1)[:, None] + found.offsets[None, :]
+        seen.append(np.unique(spread & np.int64(_PERIOD - 1)))
     for starts, pattern in _patterns(copies, codes.back(np.unique(np.concatenate(seen)))):
         footprint.mark(starts, pattern)
 

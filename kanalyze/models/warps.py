@@ -271,7 +271,7 @@ class Counter:
             tree = None
         if by_lane is None or tree is None:
             for addresses, active, _ in self.lane_by_lane():
-                yield Class(np.unique(addresses[active]), np.zeros(1, np.int64))
+                yield Class(addresses[active], np.zeros(1, np.int64))
             return
         for steps, count, first, some in self._stretches(elsewhere, codes):
             others: list[Feature] = [array_of(t) for t in elsewhere if t is not steps]
