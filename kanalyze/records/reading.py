@@ -210,6 +210,8 @@ class _Reader:
         unknown_device = bool(wrong) and wrong.startswith("unknown device")
         if wrong and not unknown_device:
             problems.append(("device", wrong))
+        too_much = fitting.shared_memory(launch, device)
+        problems += [("shared_bytes", too_much)] if too_much else []
         self._left_out(shown, problems, True)
         if problems:
             return None
