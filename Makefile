@@ -26,6 +26,7 @@ bench:  ## speed, as ratios within one run
 	$(PYTHON) benchmarks/parse.py
 	$(PYTHON) benchmarks/decode.py
 	$(PYTHON) benchmarks/names.py
+	$(PYTHON) benchmarks/traffic.py
 
 wheel:  ## build the wheel into dist/
 	$(PYTHON) -m pip wheel --no-deps -w dist .
