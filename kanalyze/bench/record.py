@@ -81,7 +81,7 @@ class Measured:
             "dtype": self.dtype,
             "shape": dict(self.shape),
             "purpose": purpose_of(self.name),
-            "relative_norm": finite(self.check and self.check.relative_norm),
+            "relative_norm": finite(self.check.relative_norm) if self.check else None,
             "relative_norm_bound": self.check and self.check.bound,
             "not_finite": self.check and self.check.not_finite,
             "time_ms": {k: v for k, v in self.cold.to_dict().items() if k != "runs"},

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 FLUSH_BYTES = 256 << 20  # twice the largest L2 of the device table
-_BUDGET_MS = 40.0
-_FEWEST, _MOST = 15, 150
-_WARM_RUNS = 50
+_WARM_UP_MS, _BUDGET_MS = 25.0, 100.0  # as do_bench: long enough for the clocks to settle
+_FEWEST, _MOST = 10, 500
+_WARM_RUNS = 50  # at most
 _QUEUED = 25  # runs at a time; the queue of a stream holds about a thousand entries
 _CYCLES_PER_S = 2e9  # of the GPU's clock, at most
 _SLACK = 1.5
@@ -60,17 +60,18 @@ class Stopwatch:
 
     def __init__(self, torch: Any):
         self.torch = torch
+        self.busy_s = self.queueing_s = 0.0
         self.flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
 
     def measure(self, go: Callable[[], Any]) -> tuple[Times, Times]:
-        """Times of a run: with a cold L2, and with a warm one; 40 ms of each, after a warm-up."""
+        """Times of a run, with a cold and with a warm L2; a tenth of a second each, warmed up."""
         go()
         self.torch.cuda.synchronize()
-        began = time.perf_counter()
-        once = summarised(self._batch(go, 5, cold=True, busy_s=0.0)).median
-        queueing = time.perf_counter() - began
-        self.busy_s = _SLACK * queueing / 5 * _QUEUED
+        self.busy_s = 0.0
+        once = summarised(self._batch(go, 5, cold=True)).median
+        self.busy_s = _SLACK * self.queueing_s / 5 * _QUEUED
         count = int(min(_MOST, max(_FEWEST, _BUDGET_MS / max(once, 1e-3))))
+        self._runs(go, int(min(_MOST, max(1, _WARM_UP_MS / max(once, 1e-3)))), cold=True)
         cold = summarised(self._runs(go, count, cold=True))
         warm = summarised(self._runs(go, min(count, _WARM_RUNS), cold=False))
         return cold, warm
@@ -79,20 +80,22 @@ class Stopwatch:
         times: list[float] = []
         while len(times) < count:
             batch = min(_QUEUED, count - len(times))
-            times += self._batch(go, batch, cold, self.busy_s)
+            times += self._batch(go, batch, cold)
         return times
 
-    def _batch(self, go: Callable[[], Any], count: int, cold: bool, busy_s: float) -> list[float]:
+    def _batch(self, go: Callable[[], Any], count: int, cold: bool) -> list[float]:
         cuda = self.torch.cuda
         events = [[cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
         if not cold:
             go()
-        cuda._sleep(int(busy_s * _CYCLES_PER_S))
+        cuda._sleep(int(self.busy_s * _CYCLES_PER_S))
+        began = time.perf_counter()
         for start, end in events:
             if cold:
                 self.flush.zero_()
             start.record()
             go()
             end.record()
+        self.queueing_s = time.perf_counter() - began
         cuda.synchronize()
         return [start.elapsed_time(end) for start, end in events]
