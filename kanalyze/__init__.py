@@ -15,6 +15,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kanalyze.checking.document import Check as Check
+    from kanalyze.checking.running import check as check
     from kanalyze.compile import Compiled as Compiled
     from kanalyze.compile import compile_kernel as compile_kernel
     from kanalyze.devices import Device as Device
@@ -37,12 +39,15 @@ if TYPE_CHECKING:
     from kanalyze.pipeline import analyze as analyze
     from kanalyze.ptx.ir import Module as Module
     from kanalyze.ptx.parse import parse_ptx as parse_ptx
+    from kanalyze.records.reading import Record as Record
+    from kanalyze.records.reading import read_records as read_records
     from kanalyze.report.document import Report as Report
     from kanalyze.report.traffic_document import Traffic as Traffic
 
     __version__: str
 
 __all__ = [
+    "Check",
     "Compiled",
     "Device",
     "Event",
@@ -53,12 +58,14 @@ __all__ = [
     "MissingToolError",
     "Module",
     "Occupancy",
+    "Record",
     "Report",
     "Traffic",
     "UsageError",
     "Waves",
     "__version__",
     "analyze",
+    "check",
     "compile_kernel",
     "decode",
     "device",
@@ -67,6 +74,7 @@ __all__ = [
     "occupancy",
     "parse_ptx",
     "read_dump",
+    "read_records",
     "waves",
 ]
 
@@ -75,6 +83,10 @@ _HOME = {
     "families": "kanalyze.names",
     "decode": "kanalyze.names",
     "KernelName": "kanalyze.names",
+    "Check": "kanalyze.checking.document",
+    "check": "kanalyze.checking.running",
+    "Record": "kanalyze.records.reading",
+    "read_records": "kanalyze.records.reading",
     "Event": "kanalyze.dumps",
     "Compiled": "kanalyze.compile",
     "Device": "kanalyze.devices",
