@@ -201,15 +201,19 @@ def _words(c: doc.Comparison) -> str:
 
 
 def _unknown(page: Page, check: doc.Check) -> None:
-    found = [(s, reason) for s in check.by_counter for reason in s.reasons]
+    """Reasons, each once, with the counters and launches that it is about."""
+    found: dict[doc.Reason, list[str]] = {}
+    for s in check.by_counter:
+        for reason in s.reasons:
+            found.setdefault(reason, []).append(s.counter)
     if not found:
         return
     page.blank()
     page.line(("unknown", "title"))
-    for s, reason in found[:MOST_LINES]:
+    for reason, counters in list(found.items())[:MOST_LINES]:
         cases = f" ({_cases(reason.cases)})" if len(reason.cases) < len(check.launches) else ""
         page.line(
-            (f"  {s.counter}: {plural(reason.launches, 'launch')}{cases}: ", ""),
+            (f"  {', '.join(counters)}: {plural(reason.launches, 'launch')}{cases}: ", ""),
             (reason.reason, "dim"),
             hang=4,
         )
