@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kanalyze.address.accesses import is_bulk
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
 from kanalyze.launched import Cost, Launched
@@ -22,7 +23,7 @@ def shared(launched: Launched, costs: Sequence[Cost]) -> doc.Sharing | str:
         launched: the kernel in its launch.
         costs: the accesses, with their counts.
     """
-    if any(cost.access.row.kind.startswith("bulk") for cost in costs):
+    if any(is_bulk(cost.access.instruction, cost.access.row) for cost in costs):
         return "the blocks that make bulk copies are not told apart"
     try:
         placed = [launched.place(cost.access) for cost in costs]

@@ -10,7 +10,7 @@ from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
 from kanalyze.describe import Description
 from kanalyze.launched import Cost, Launched
-from kanalyze.models import banks, coalescing
+from kanalyze.models import banks, coalescing, lanes
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, best, widest
@@ -130,6 +130,7 @@ class Totals:
         """How the lanes lie, and where contiguous ones begin if that costs sectors."""
         counted = cost.counted
         apart = counted is not None and counted.cost > (ideal(cost) or 0)
+        words = words or self._lie(cost)
         if words is None or not words.startswith("contiguous") or not apart:
             return words
         if cost.access.row.space != "global":
@@ -140,6 +141,16 @@ class Totals:
             return f"{words}, misaligned by {inside[0]} B"
         share = sum(begins[at] for at in inside) / sum(begins.values())
         return f"{words}, misaligned in {100 * share:.3g} % of requests" if share else words
+
+    def _lie(self, cost: Cost) -> str | None:
+        """How the lanes lie in blocks as long as the launch's, where the PTX does not say that."""
+        access, size = cost.access, cost.access.row.bytes_per_thread
+        plain = access.instruction.base not in ("ldmatrix", "stmatrix")
+        if size is None or not plain or access.row.space not in ("global", "shared"):
+            return None
+        given = {name: value for (name, _), value in self.launched.params.items()}
+        offsets = lanes.lane_offsets(access.address, self.launched.launch.block, given)
+        return lanes.warp_pattern(offsets, size).words if offsets is not None else None
 
     # ------------------------------------------------------------ layouts
 

@@ -151,6 +151,19 @@ def test_alike_rows_are_one_row() -> None:
     assert text.count("ld.global.b16 a_ptr, lines") == 1
 
 
+def test_how_lanes_lie_and_begin() -> None:
+    """Odd rows of 4-byte elements: seven of eight begin inside a sector."""
+    assert {a.pattern for a in recorded("softmax_8192x781").accesses if a.space == "global"} == {
+        "contiguous, misaligned in 87.5 % of requests",
+        "contiguous",  # never executed
+    }
+    shifted = {a.pattern for a in recorded("gelu_unaligned").accesses}
+    assert shifted == {"contiguous, misaligned by 4 B"}
+    assert {a.pattern for a in copied(8).accesses} == {"stride 32 B"}
+    text = render(copied(8), width=200)
+    assert "ld.global.b32 a, line 19, stride 32 B" in text
+
+
 # ------------------------------------------------------------------ remarks
 
 

@@ -51,7 +51,7 @@ def intensity(
 def _bytes(counters: Mapping[str, int | None], names: tuple[str, ...]) -> tuple[int | None, str]:
     total = 0
     for name in names:
-        sectors = counters[name]
+        sectors = counters.get(name)
         if sectors is None:
             return None, name
         total += sectors
