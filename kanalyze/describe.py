@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,12 +77,17 @@ class Resources:
 
 @dataclass
 class Description:
-    """A kernel's document with its fields that are not known and why (paths within the kernel)."""
+    """A kernel's document with its fields that are not known and why (paths within the kernel).
+
+    ``staged`` says of each access whether it is a pipelined loop's prologue or its steady part, and
+    of which loop (`kanalyze.models.stages`).
+    """
 
     kernel: doc.Kernel
     cfg: Cfg
     found: addresses.Addresses
     variables: Mapping[str, ir.Variable]
+    staged: Sequence[tuple[str, int] | None]
     unknown: list[doc.Unknown] = field(default_factory=list)
 
 
@@ -301,7 +306,7 @@ class _Describer:
             }
             lines = listing(self.module, self.cfg, kernel, at, names, self.sources.get)
             kernel = replace(kernel, listing=lines)
-        return Description(kernel, self.cfg, self.found, self.variables, self.unknown)
+        return Description(kernel, self.cfg, self.found, self.variables, self.staged, self.unknown)
 
     def _branches(self) -> dict[str, int]:
         """Conditional branches by whether they can part a warp."""
@@ -343,9 +348,9 @@ class _Describer:
             else stages.Copy(a.block, None)
             for a in self.found.accesses
         ]  # fmt: skip
-        staged = stages.stages(self.cfg, copies)
+        self.staged = stages.stages(self.cfg, copies)
         result = []
-        for index, (access, stage) in enumerate(zip(self.found.accesses, staged, strict=True)):
+        for index, (access, stage) in enumerate(zip(self.found.accesses, self.staged, strict=True)):
             result.append(self._access(index, access, stage[0] if stage else None))
         return result
 

@@ -108,23 +108,30 @@ def concerned(launched: Launched) -> set[str]:
     return found
 
 
-def central(draws: Sequence[doc.Traffic], depending: set[str]) -> doc.Traffic:
+def middle(draws: Sequence[doc.Traffic]) -> int:
+    """Which draw has the median of sectors and wavefronts."""
+
+    def cost(number: int) -> int:
+        counters = draws[number].counters
+        names = [name for name in counters if name.endswith(("sectors", "wavefronts"))]
+        return sum(counters[name] or 0 for name in names)
+
+    return sorted(range(len(draws)), key=cost)[len(draws) // 2]
+
+
+def central(draws: Sequence[doc.Traffic], chosen: int, depending: set[str]) -> doc.Traffic:
     """One document of several draws.
 
     Args:
         draws: the estimates, one for each.
+        chosen: whose numbers are shown.
         depending: the counters that depend on what is drawn, see `concerned`.
     """
-
-    def cost(traffic: doc.Traffic) -> int:
-        names = [n for n in traffic.counters if n.endswith(("sectors", "wavefronts"))]
-        return sum(traffic.counters[name] or 0 for name in names)
-
-    middle = sorted(draws, key=cost)[len(draws) // 2]
-    interval = dict(middle.interval)
-    for name in middle.counters:
+    shown = draws[chosen]
+    interval = dict(shown.interval)
+    for name in shown.counters:
         known = [v for v in (traffic.counters[name] for traffic in draws) if v is not None]
         depends = len(set(known)) > 1 or name in depending
         if len(known) == len(draws) and depends:
             interval[name] = (min(known), max(known))
-    return replace(middle, interval=interval, assumptions=draws[0].assumptions)
+    return replace(shown, interval=interval)

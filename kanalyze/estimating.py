@@ -20,6 +20,7 @@ from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.executed import Bytes, branch_counts, bytes_by_space, spilled
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
+from kanalyze.memory.results import COUNTERS as ESTIMATED
 from kanalyze.models.intensity import intensity
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves
@@ -31,6 +32,7 @@ from kanalyze.pipeline import (
     resources_of,
     subjects_of,
 )
+from kanalyze.predicted import Given, Prediction, achieved, predict
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.report import traffic_document as doc
@@ -51,13 +53,6 @@ DEFAULT_DEVICES = {
     "sm_120": "RTX PRO 6000",
 }
 _ALIGNMENT = 256  # of what an allocator returns, and more than any rule here looks at
-_NOT_YET = {
-    "l1_miss_sectors": "L1 hits are not modelled yet",
-    "l2_read_sectors": "L2 is not modelled yet",
-    "l2_write_sectors": "L2 is not modelled yet",
-    "dram_read_bytes": "L2 is not modelled yet; compulsory.read_bytes is the least",
-    "dram_write_bytes": "L2 is not modelled yet; compulsory.write_bytes is what is written",
-}
 
 
 def estimate(
@@ -69,6 +64,8 @@ def estimate(
     kernel: str | None = None,
     cubin: str | Path | bytes | None = None,
     assume: Mapping[str, Any] | None = None,
+    simulate: bool = True,
+    what_if: Mapping[str, float] | None = None,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -87,6 +84,10 @@ def estimate(
         assume: pointer parameter (its name, or its place from 0) to what its array holds: a text
             (``uniform:0:50000``, see `kanalyze.assuming`), an .npy file, or a NumPy array. What is
             loaded through other pointers is unknown.
+        simulate: whether to estimate what caches, HBM and time depend on, too; without it only what
+            is counted exactly is known.
+        what_if: factors on the rates of the GPU: ``{"hbm": 2}``; see
+            `kanalyze.predicted.WHAT_IF`.
 
     Raises:
         UsageError: no launch is known, or it is not clear which kernel is meant.
@@ -118,11 +119,15 @@ def estimate(
         subject = replace(subject, cubin=_cubin(cubin))
     if assume:
         launch = assuming.assume(launch, [p.name for p in function.parameters], assume)
-    found = _Estimate(subject, function, launch, device)
+    found = _Estimate(subject, function, launch, device, dict(what_if or {}) if simulate else None)
     if not assuming.drawn(launch):
         return found.run()
-    others = [found.again(number).run() for number in range(1, assuming.DRAWS)]
-    return draws.central([found.run(), *others], draws.concerned(found.totals.launched))
+    counted = replace(found, changes=None)
+    numbers = range(1, assuming.DRAWS)
+    counts = [counted.run(), *(counted.again(number).run() for number in numbers)]
+    middle = draws.middle(counts)
+    counts[middle] = (found.again(middle) if middle else found).run()
+    return draws.central(counts, middle, draws.concerned(found.totals.launched))
 
 
 def _cubin(given: str | Path | bytes) -> cubins.Cubin:
@@ -140,6 +145,7 @@ class _Estimate:
     function: ir.Function
     launch: Launch
     device_name: str | None
+    changes: dict[str, float] | None  # on the GPU's rates; None: nothing is simulated
 
     def __post_init__(self) -> None:
         arguments = arguments_of(self.subject, self.function, self.launch)
@@ -186,10 +192,11 @@ class _Estimate:
         compulsory = self.totals.compulsory()
         layouts = self.totals.layouts()
         occupied = self._occupancy(device)
+        found = self._predict(device, occupied, counters, compulsory)
+        time, interval = self._time(found, counters, device, total)
         by_level = self._intensity(total, counters, compulsory)
         moved = self._moved()
         branches = branch_counts(self.totals.launched, self._place)
-        self._say("time.predicted_us", "no bound on the time is computed yet")
         if self.subject.compiled is not None:
             self.assumptions.append(
                 f"pointers are aligned to {_ALIGNMENT} bytes, as allocators return them"
@@ -202,11 +209,11 @@ class _Estimate:
             block=self.launch.block,
             analysed=doc.Analysed(sum(c.counted is not None for c in costs), len(costs)),
             counters=counters,
-            interval={},
+            interval=interval,
             compulsory=compulsory,
             occupancy=occupied,
             waves=self._waves(device, occupied),
-            time=doc.TimePart({}, None, None),
+            time=time,
             flops=total,
             flops_by_unit=by_unit,
             arithmetic_intensity=by_level["hbm"],
@@ -251,6 +258,62 @@ class _Estimate:
 
     def _say(self, field: str, reason: str) -> None:
         self.unknown.append(Unknown(field, reason))
+
+    # ------------------------------------------------------------ caches and time
+
+    def _predict(
+        self,
+        device: Device | None,
+        occupied: doc.OccupancyPart | None,
+        counters: Mapping[str, int | None],
+        least: doc.Compulsory,
+    ) -> Prediction | str:
+        """The simulated launch, or why there is none."""
+        if self.changes is None:
+            return "not asked for"
+        shared = self._shared_bytes()
+        if device is None or occupied is None or shared is None:
+            return "the device, or how many blocks an SM holds, is not known"
+        given = Given(
+            self.description,
+            self.totals,
+            self.code,
+            counters,
+            least.read_bytes,
+            least.write_bytes,
+            occupied.blocks_per_sm,
+            shared,
+        )
+        return predict(given, device, self.changes)
+
+    def _time(
+        self,
+        found: Prediction | str,
+        counters: dict[str, int | None],
+        device: Device | None,
+        operations: float | None,
+    ) -> tuple[doc.TimePart, dict[str, tuple[int, ...]]]:
+        """The time and the ranges; the counters of caches and HBM are filled in."""
+        if isinstance(found, str) or device is None:
+            reason = found if isinstance(found, str) else "no device is known"
+            for name in ESTIMATED:
+                counters[name] = None
+                self._say(f"counters.{name}", reason)
+            self._say("time.predicted_us", reason)
+            return doc.TimePart({}, None, None), {}
+        counters |= found.counters
+        self.assumptions += found.assumptions
+        times = found.times
+        part = doc.TimePart(
+            bounds_us=times.bounds_us,
+            predicted_us=times.predicted_us,
+            bound_by=times.bound_by,
+            next_bound=times.next_bound,
+            next_share=times.next_share,
+            interval_us=found.time_interval,
+            achieved=achieved(found, device, operations, self.totals, self.changes or {}),
+        )
+        return part, dict(found.interval)
 
     # ------------------------------------------------------------ accesses
 
@@ -302,9 +365,6 @@ class _Estimate:
 
     def _counters(self) -> dict[str, int | None]:
         counters = self.totals.counters()
-        for name, reason in _NOT_YET.items():
-            counters[name] = None
-            self._say(f"counters.{name}", reason)
         executed = self.code
         if isinstance(executed, str):
             counters["instructions_executed"] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 
 from kanalyze.address.accesses import is_bulk
@@ -14,6 +15,7 @@ from kanalyze.models import banks, coalescing, lanes
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, best, widest
+from kanalyze.models.tensor import operand_type
 from kanalyze.models.warps import count
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
@@ -284,23 +286,36 @@ class Totals:
 
     def flops(self) -> tuple[float | None, dict[str, float]]:
         """Executed floating-point operations, in all and by unit."""
-        by_unit: dict[str, float] = {}
-        if self.unread is not None:
-            self._say("flops", self.unread)
+        by_unit = self._added_up(lambda instruction, work: work.unit)
+        if isinstance(by_unit, str):
+            self._say("flops", by_unit)
             return None, {}
+        return sum(by_unit.values()), by_unit
+
+    def tensor_flops(self) -> dict[str, float] | str:
+        """Operations of the tensor cores by the type of their operands; else the reason."""
+        return self._added_up(lambda instruction, work: operand_type(instruction))
+
+    def _added_up(
+        self, group: Callable[[ir.Instruction, Flops], str | None]
+    ) -> dict[str, float] | str:
+        """Executed operations by group (None: left out); the reason where they are not known."""
+        if self.unread is not None:
+            return self.unread
+        total: dict[str, float] = {}
         for block in self.description.cfg.blocks:
             for instruction in block.instructions:
                 work = self._work(instruction)
-                if work is None:
+                name = group(instruction, work) if work is not None else None
+                if work is None or name is None:
                     continue
                 times = self._times(instruction, work.per, block.index)
+                if isinstance(times, str):
+                    return times
                 if work.number is None:
-                    times = f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
-                if work.number is None or isinstance(times, str):
-                    self._say("flops", str(times))
-                    return None, {}
-                by_unit[work.unit] = by_unit.get(work.unit, 0) + work.number * times
-        return sum(by_unit.values()), by_unit
+                    return f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
+                total[name] = total.get(name, 0) + work.number * times
+        return total
 
     def _work(self, instruction: ir.Instruction) -> Flops | None:
         """The operations of an instruction; their number None where it is not known."""

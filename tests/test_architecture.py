@@ -22,9 +22,12 @@ LAYERS = [
     ("checking",),
     ("bench",),
     ("estimating",),
+    ("predicted",),
     ("pipeline", "decoding"),
     ("totals", "executed", "sharing", "draws"),
     ("describe", "machine"),
+    ("timing",),
+    ("memory",),
     ("launched", "sass_launched"),
     ("bulk", "contents"),
     ("listing", "naming", "sass_section"),
@@ -38,7 +41,7 @@ LAYERS = [
     ("errors", "_bundled", "schemas"),
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-HEAVY = ("triton", "torch", "matplotlib", "pandas")
+HEAVY = ("triton", "torch", "matplotlib", "numba", "pandas")
 MAY_IMPORT_TRITON = ("_triton",)
 
 

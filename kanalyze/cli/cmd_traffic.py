@@ -17,6 +17,27 @@ if TYPE_CHECKING:
     from kanalyze.ptx import ir
 
 
+def _factors(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, float]:
+    """``hbm=2x`` as a name and a factor."""
+    from kanalyze.errors import UsageError, nearest
+    from kanalyze.predicted import WHAT_IF
+
+    found: dict[str, float] = {}
+    for text in given:
+        name, _, factor = text.partition("=")
+        if name not in WHAT_IF:
+            raise UsageError(f"--what-if {output.escaped(text)}: {nearest(name, list(WHAT_IF))}")
+        try:
+            found[name] = float(factor.removesuffix("x"))
+        except ValueError:
+            found[name] = 0.0
+        if not 1e-3 <= found[name] <= 1e3:
+            raise UsageError(f"--what-if {output.escaped(text)}: expected a factor, as {name}=2x")
+    return found
+
+
 @click.command("traffic")
 @click.argument("target", metavar="[TARGET]", required=False, shell_complete=shared.complete_target)
 @shared.target_options
@@ -28,6 +49,15 @@ if TYPE_CHECKING:
     "architecture]",
 )
 @click.option("--kernel", metavar="NAME", help="This kernel, where what was read holds several.")
+@click.option(
+    "--what-if",
+    "what_if",
+    multiple=True,
+    metavar="WHAT=FACTOR",
+    callback=_factors,
+    help="Estimate with another rate: hbm=2x, l2, link, clock, tensor or issue.",
+)
+@click.option("--exact", is_flag=True, help="Only what is counted: no caches, HBM and time.")
 @click.option(
     "--every",
     is_flag=True,
@@ -47,6 +77,8 @@ def command(
     assume: dict[str, str],
     device: str | None,
     kernel: str | None,
+    what_if: dict[str, float],
+    exact: bool,
     every: bool,
     lenient: bool,
     format_: str,
@@ -55,15 +87,17 @@ def command(
     pager: bool,
     file: str | None,
 ) -> int:
-    """What one launch moves: requests, sectors, bank conflicts, bytes, occupancy, waves.
+    """What one launch moves, and how long it takes: requests, sectors, bank conflicts, occupancy…
 
-    Computed from the addresses, without a GPU: what Nsight Compute would count. A bundled kernel
-    has a launch of its own, which --set changes; a .ptx file needs a launch record.
+    Computed from the addresses, without a GPU: what Nsight Compute would count. What L1, L2 and HBM
+    move, and the time, are estimates: the launch is simulated on a model of the GPU. A bundled
+    kernel has a launch of its own, which --set changes; a .ptx file needs a launch record.
 
     \b
     Examples:
       kanalyze traffic gelu
       kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
+      kanalyze traffic gelu --what-if hbm=2x
       kanalyze traffic --launch records/softmax_8192x781.json
       kanalyze traffic kernel.ptx --launch record.json --format json
       kanalyze traffic --launch gather.json --assume index=uniform:0:50000
@@ -72,7 +106,16 @@ def command(
 
     launch = options.launch()
     found, unread, cubin = _read(target, options, launch, lenient)
-    traffic = estimate(found, launch, device=device, kernel=kernel, cubin=cubin, assume=assume)
+    traffic = estimate(
+        found,
+        launch,
+        device=device,
+        kernel=kernel,
+        cubin=cubin,
+        assume=assume,
+        simulate=not exact,
+        what_if=what_if,
+    )
     if format_ == "json":
         from kanalyze.report.as_json import dumps
 

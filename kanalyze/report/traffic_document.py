@@ -6,7 +6,7 @@ A number that is not known is None and stands in ``unknown`` with its reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kanalyze.report.document import Finding, Source, Unknown
@@ -168,11 +168,22 @@ class WavesPart:
 
 @dataclass(frozen=True, slots=True)
 class TimePart:
-    """Bounds on the time (none is computed yet)."""
+    """How long the launch takes, in microseconds: an estimate.
+
+    ``bounds_us`` is what each resource needs at least, ``bound_by`` the one that explains the
+    prediction ("latency" where none does), ``next_bound`` the runner-up and ``next_share`` its
+    bound over the prediction. ``interval_us`` is the range over simulated runs, where it is wider
+    than 3 %. ``achieved`` are rates at that time: ``tflops``, ``hbm_gb_per_s``, and shares of the
+    device's peaks (``hbm_peak_share``, ``tensor_peak_share``, ``fp32_peak_share``), where known.
+    """
 
     bounds_us: Mapping[str, float | None]
     predicted_us: float | None
     bound_by: str | None
+    next_bound: str | None = None
+    next_share: float | None = None
+    interval_us: tuple[float, ...] | None = None
+    achieved: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kanalyze.report import traffic_document as doc
-from kanalyze.report import traffic_moved
+from kanalyze.report import traffic_moved, traffic_time
 from kanalyze.report import traffic_rows as table
 from kanalyze.report.layout import NBSP, Page, Segment
 from kanalyze.report.traffic_rows import (
     Row,
-    decimal,
     extents,
     human,
     percent,
@@ -75,7 +74,6 @@ class _Report:
         self._totals()
         self._more_counters()
         self._moved()
-        self._time()
         self._findings()
         self._accesses()
         self._rest()
@@ -240,7 +238,7 @@ class _Report:
         """Counters that no table above holds."""
         shown = ("global_", "shared_", "bulk_")
         for name, value in self.traffic.counters.items():
-            if value is None or name.startswith(shown):
+            if value is None or name.startswith(shown) or name in traffic_time.NAMES:
                 continue
             text = human(value) if name.endswith("_bytes") else whole(value)
             bounds = self.traffic.interval.get(name)
@@ -263,21 +261,13 @@ class _Report:
     # ------------------------------------------------------------ bytes and operations
 
     def _moved(self) -> None:
-        """Bytes, operations and branches."""
+        """Bytes, operations and branches; caches and time."""
         self.page.blank()
         for label, segments in traffic_moved.lines(self.traffic, self.unknown):
             self.row(label, *segments)
-
-    def _time(self) -> None:
-        time = self.traffic.time
-        bounds = [
-            f"{name} {decimal(us)}{NBSP}µs" for name, us in time.bounds_us.items() if us is not None
-        ]
-        if time.predicted_us is not None:
-            by = f", bound by {time.bound_by}" if time.bound_by else ""
-            self.row("time", (f"{decimal(time.predicted_us)}{NBSP}µs", "title"), (by, ""))
-        if bounds:
-            self.row("bounds", (", ".join(bounds), ""))
+        self.page.blank()
+        for label, segments in traffic_time.lines(self.traffic, self.unknown):
+            self.row(label, *segments)
 
     def _findings(self) -> None:
         found = self.traffic.findings

@@ -1,0 +1,271 @@
+"""A launch on one GPU: what it moves through the caches, and how long it takes.
+
+The glue between what is counted exactly (`kanalyze.totals`, `kanalyze.sass_launched`) and the
+models of caches and time (`kanalyze.memory`, `kanalyze.timing`), which are estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kanalyze.address.grid import UnknownValueError
+from kanalyze.address.parts import TooLargeError
+from kanalyze.describe import Description
+from kanalyze.devices import Device
+from kanalyze.launched import Cost
+from kanalyze.memory import streams
+from kanalyze.memory.parameters import Machine, NoParameterError, machine
+from kanalyze.memory.results import COUNTERS, Known, Work, whole
+from kanalyze.memory.streams import past_l1
+from kanalyze.models import tensor
+from kanalyze.ptx import ir
+from kanalyze.sass.ir import SassInstruction
+from kanalyze.sass_launched import SassLaunched
+from kanalyze.timing import pipes
+from kanalyze.timing.model import Demand, Times, sm_work, times
+from kanalyze.totals import Totals
+
+_MOST_BLOCKS = 1 << 17
+_CARVEOUT_ROOM = 1.6
+_SMALL = 32 << 10
+_WARPS_OF_A_GROUP = 4
+
+
+WHAT_IF = {"hbm": "hbm_rate", "l2": "l2_rate", "link": "link_rate", "clock": "clock",
+           "tensor": "tensor_share", "issue": "issue_share"}  # fmt: skip
+"""What can be scaled, and the parameter that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Counters, the ranges of those that depend on drift, times, and on what all that rests."""
+
+    counters: Mapping[str, int]
+    interval: Mapping[str, tuple[int, int]]
+    times: Times
+    time_interval: tuple[float, float] | None
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The launch: exact counters and compulsory bytes, and how its blocks fill the GPU."""
+
+    description: Description
+    totals: Totals
+    code: SassLaunched | str
+    counters: Mapping[str, int | None]
+    read_bytes: int | None
+    write_bytes: int | None
+    per_sm: int
+    shared_bytes: int
+
+
+def predict(
+    given: Given, device: Device, changes: Mapping[str, float] | None = None
+) -> Prediction | str:
+    """Simulate the launch; the reason where that is not possible.
+
+    Args:
+        given: the launch.
+        device: the GPU.
+        changes: factors by name in `WHAT_IF`.
+    """
+    launched = given.totals.launched
+    if given.totals.unread is not None:
+        return given.totals.unread
+    try:
+        chip = machine(device, {WHAT_IF[k]: factor for k, factor in (changes or {}).items()})
+        stream = streams.stream(launched, given.description.staged, _MOST_BLOCKS)
+    except (UnknownValueError, NoParameterError) as error:
+        return str(error)
+    except TooLargeError:
+        return "too many different accesses to simulate"
+    blocks = math.prod(launched.launch.grid)
+    demand = _demand(given, device)
+    if isinstance(demand, str):
+        return demand
+    from kanalyze.memory import model  # compiled code
+
+    total, by_tensor = sm_work(demand, chip, blocks, given.per_sm)
+    found = model.estimate(
+        stream,
+        _known(given),
+        Work(total, by_tensor),
+        chip,
+        given.per_sm,
+        l1_bytes(device, given.per_sm, given.shared_bytes),
+    )
+    usual = whole(found.usual)
+    atomics = given.counters.get("global_atomic_sectors") or 0
+    counters = {**usual, "l1_miss_sectors": usual["l1_miss_sectors"] + atomics}
+    waits = 0 if stream.depth else len(set(stream.burst[stream.kind == streams.READ].tolist()))
+    interval: dict[str, tuple[int, int]] = {}
+    for name in COUNTERS:
+        spread = found.interval(name)
+        if spread is not None:
+            interval[name] = (round(spread[0]), round(spread[1]))
+    return Prediction(
+        counters=counters,
+        interval=interval,
+        times=times(demand, counters, found.usual.end_us, chip, blocks, given.per_sm, waits),
+        time_interval=found.interval("end_us"),
+        assumptions=_assumptions(given, chip, len(found.runs), found.rate, bool(interval)),
+    )
+
+
+def _assumptions(
+    given: Given, chip: Machine, runs: int, rate: int, ranged: bool
+) -> tuple[str, ...]:
+    sets = "all sets" if rate == 1 else f"one set in {rate}"
+    said = [f"L1, L2, HBM and time are estimates: {runs} simulated runs, {sets} of L2"]
+    scaled = [f"{name} {p.note}" for name, p in chip.parameters.items() if p.origin == "what-if"]
+    if scaled:
+        said.append(f"what if: {', '.join(scaled)}")
+    if ranged:
+        said.append("ranges: how far blocks drift apart, which depends on the chip and the code")
+    code = given.code
+    if not isinstance(code, str) and code.instructions_executed.value is None:
+        said.append("time: instructions that depend on data are left out of it")
+    if not chip.checked:
+        said.append(
+            f"the memory model was never compared with counters of {chip.device.name}: its"
+            " parameters are scaled from those of an H200"
+        )
+    return tuple(said)
+
+
+def _known(given: Given) -> Known:
+    uncached = 0
+    for cost in given.totals.costs:
+        row = cost.access.row
+        reads = row.kind in ("load", "async_copy", "bulk_load")
+        if row.space == "global" and reads and cost.counted is not None and past_l1(cost.access):
+            uncached += cost.counted.cost
+    return Known(
+        read=(given.read_bytes or 0) // 32,
+        written=(given.write_bytes or 0) // 32,
+        uncached=uncached,
+    )
+
+
+def l1_bytes(device: Device, per_sm: int, shared_bytes: int) -> int:
+    """L1 of an SM: what the carve-out for shared memory leaves.
+
+    The driver's choice is not documented; in recorded launches on an H200 it leaves room, and never
+    takes 100 KiB.
+    """
+    cap = device.capability
+    size = cap.l1_shared_bytes_per_sm or cap.shared_per_sm_bytes
+    need = float(per_sm * (shared_bytes + cap.shared_reserved_bytes))
+    need *= _CARVEOUT_ROOM if need < _SMALL else 1
+    options = [option for option in cap.shared_carveouts_bytes if option not in (0, 100 << 10)]
+    taken = next((option for option in options if option >= need), cap.shared_per_sm_bytes)
+    return max(size - taken, 16 << 10)
+
+
+def achieved(
+    found: Prediction,
+    device: Device,
+    operations: float | None,
+    totals: Totals,
+    changes: Mapping[str, float],
+) -> dict[str, float]:
+    """Rates at the predicted time, and their shares of the device's peaks, where known."""
+    seconds = found.times.predicted_us * 1e-6
+    moved = found.counters["dram_read_bytes"] + found.counters["dram_write_bytes"]
+    rates = {"hbm_gb_per_s": moved / seconds / 1e9}
+    if device.dram_gb_per_s:
+        peak = device.dram_gb_per_s * changes.get("hbm", 1)
+        rates["hbm_peak_share"] = rates["hbm_gb_per_s"] / peak
+    if operations is not None:
+        rates["tflops"] = operations / seconds / 1e12
+    by_type = totals.tensor_flops()
+    if isinstance(by_type, str):
+        return rates
+    shares = [
+        number / seconds / 1e12 / highest
+        for kind, number in by_type.items()
+        if (highest := tensor.peak(kind, device)) is not None
+    ]
+    if shares and len(shares) == len(by_type):
+        rates["tensor_peak_share"] = sum(shares)
+    elif operations and not by_type and device.fp32_tflops:
+        rates["fp32_peak_share"] = rates["tflops"] / device.fp32_tflops
+    return rates
+
+
+# ---------------------------------------------------------------- what the SMs do
+
+
+def _demand(given: Given, device: Device) -> Demand | str:
+    """Cycles by pipe, or why they are not known."""
+    if isinstance(given.code, str):
+        return given.code
+    executed = list(_executed(given.code))
+    cycles = pipes.cycles(executed, device.capability)
+    shared = (
+        given.code.shared_load_wavefronts.at_least + given.code.shared_store_wavefronts.at_least
+    )
+    wavefronts, tensor_cycles = float(shared), 0.0
+    for instruction, times_ in _tensor(given):
+        wavefronts += tensor.operand_wavefronts(instruction) * times_ / _WARPS_OF_A_GROUP
+    operations = given.totals.tensor_flops()
+    if isinstance(operations, str):
+        return operations
+    for kind, number in operations.items():
+        rate = tensor.operations_per_clock(kind, device)
+        if rate is None:
+            return f"the rate of the tensor cores of {device.name} for {kind} is not known"
+        tensor_cycles += number / rate
+    wavefronts += _copied_through_l1(given.totals.costs)
+    if tensor_cycles:
+        cycles["tensor"] = tensor_cycles
+    cycles["shared"] = wavefronts
+    names = ("global_load_sectors", "global_store_sectors")
+    sectors = sum(given.counters.get(name) or 0 for name in names)
+    return Demand(cycles, sectors, _chained(given.code))
+
+
+def _executed(code: SassLaunched) -> Iterator[tuple[SassInstruction, int]]:
+    for index, runs in code.block_runs.items():
+        if runs.warps:
+            for instruction in code.cfg.blocks[index].instructions:
+                yield instruction, runs.warps
+
+
+def _tensor(given: Given) -> Iterator[tuple[ir.Instruction, int]]:
+    for block in given.description.cfg.blocks:
+        for instruction in block.instructions:
+            if tensor.operand_type(instruction) is not None:
+                yield instruction, given.totals.launched.runs(block.index).warps or 0
+
+
+def _copied_through_l1(costs: list[Cost]) -> float:
+    """Wavefronts of copies to shared memory that go through L1: each sector is written by itself.
+
+    On an H200, 14.5 for each 4-byte ``cp.async`` of 16 sectors; wider ones that bypass L1 are not
+    counted.
+    """
+    total = 0
+    for cost in costs:
+        if cost.access.row.kind == "async_copy" and not past_l1(cost.access) and cost.counted:
+            total += cost.counted.cost
+    return 0.9 * total
+
+
+def _chained(code: SassLaunched) -> int:
+    """Iterations, over all blocks, of loops with both tensor and special-function instructions."""
+    warps = math.prod(code.launch.block) / 32
+    total = 0.0
+    for loop in code.cfg.loops:
+        names = {
+            instruction.base
+            for index in loop.body
+            for instruction in code.cfg.blocks[index].instructions
+        }
+        if "MUFU" in names and any(name.endswith(("GMMA", "MMA")) for name in names):
+            total += (code.block_runs[loop.header].warps or 0) / max(1.0, warps)
+    return round(total)

@@ -1,0 +1,130 @@
+"""Text on what a launch moves through caches and HBM, and how long it takes: estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kanalyze.report import traffic_document as doc
+from kanalyze.report.layout import NBSP, Segment
+from kanalyze.report.traffic_rows import decimal, engineering, percent
+
+Line = tuple[str, Sequence[Segment]]
+Unknown = Callable[[str], Segment]
+NAMES = ("l1_miss_sectors", "l2_read_sectors", "l2_write_sectors", "dram_read_bytes",
+         "dram_write_bytes")  # fmt: skip
+_BOUNDS = {"hbm": "HBM", "l2": "L2", "l1": "L1", "link": "links between SMs and L2", "fp32": "FP32",
+           "alu": "ALU", "sfu": "special functions", "lsu": "load/store unit", "fp64": "FP64",
+           "tensor": "tensor cores", "issue": "issue slots", "shared": "shared memory",
+           "int_multiply": "integer multiply", "uniform": "uniform datapath",
+           "launch": "launch overhead", "latency": "latency"}  # fmt: skip
+_SHOWN = 6
+
+
+def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    """Labels and segments, one pair a line; ``unknown`` says why a field is not known."""
+    yield from _caches(traffic, unknown)
+    yield from _time(traffic, unknown)
+
+
+def _caches(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    counters = traffic.counters
+    if all(counters.get(name) is None for name in NAMES):
+        first = unknown(f"counters.{NAMES[0]}")
+        for name in NAMES[1:]:
+            unknown(f"counters.{name}")
+        yield "estimates", [first]
+        return
+    least = traffic.compulsory
+    yield (
+        "caches",
+        [
+            ("L2 to SMs ", "memory"),
+            (_sectors(traffic, "l1_miss_sectors"), "title"),
+            (f"; asked of L2 {_sectors(traffic, 'l2_read_sectors')}, written to it ", ""),
+            (_sectors(traffic, "l2_write_sectors"), ""),
+        ],
+    )
+    read: list[Segment] = [("HBM ", "memory")]
+    for verb, name, size in (
+        ("read", "dram_read_bytes", least.read_bytes),
+        ("written", "dram_write_bytes", least.write_bytes),
+    ):
+        value = counters[name]
+        if value is None:
+            read += [
+                (f", {verb} " if len(read) > 1 else f"{verb} ", ""),
+                unknown(f"counters.{name}"),
+            ]
+            continue
+        times = ""
+        if size:
+            times = f" ({decimal(value / size)} x the distinct bytes)"
+        read.append((", " if len(read) > 1 else "", ""))
+        read.append((f"{_bytes(value)} {verb}", "title"))
+        read.append((f"{_range(traffic, name)}{times}", ""))
+    yield "", read
+
+
+def _sectors(traffic: doc.Traffic, name: str) -> str:
+    value = traffic.counters[name]
+    if value is None:
+        return "unknown"
+    return f"{_many(value)} sectors{_range(traffic, name)}"
+
+
+def _many(value: float) -> str:
+    return engineering(value).strip(NBSP)
+
+
+def _bytes(value: float) -> str:
+    return f"{engineering(value)}B"
+
+
+def _range(traffic: doc.Traffic, name: str) -> str:
+    bounds = traffic.interval.get(name)
+    if not bounds:
+        return ""
+    shown = _bytes if name.endswith("_bytes") else _many
+    return f", between {shown(min(bounds))} and {shown(max(bounds))}"
+
+
+def _time(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    time = traffic.time
+    if time.predicted_us is None:
+        yield "time", [unknown("time.predicted_us")]
+        return
+    bounds = {name: value for name, value in time.bounds_us.items() if value is not None}
+    spread = ""
+    if time.interval_us:
+        low, high = min(time.interval_us), max(time.interval_us)
+        spread = f" (between {decimal(low)} and {decimal(high)})"
+    why: list[Segment] = [(", bound by ", ""), (_name(time.bound_by), "warn")]
+    if time.next_bound is not None and time.next_share is not None:
+        why.append((f"; next {_name(time.next_bound)}, {percent(100 * time.next_share)} of it", ""))
+    yield "time", [(f"{decimal(time.predicted_us)}{NBSP}µs", "title"), (spread, ""), *why]
+    ranked = sorted(bounds.items(), key=lambda pair: -pair[1])[:_SHOWN]
+    shown = ", ".join(f"{_name(name)} {decimal(value)}" for name, value in ranked)
+    yield "", [(f"at least, µs: {shown}", "")]
+    yield from _achieved(traffic)
+
+
+def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
+    found = traffic.time.achieved
+    parts = []
+    if found.get("tflops"):
+        text = f"{engineering(found['tflops'] * 1e12)}flop/s"
+        for key, peak in (("tensor_peak_share", "tensor cores"), ("fp32_peak_share", "FP32")):
+            if key in found:
+                text += f" = {percent(100 * found[key])} of the peak of the {peak}"
+        parts.append(text)
+    if "hbm_gb_per_s" in found:
+        text = f"HBM {engineering(found['hbm_gb_per_s'] * 1e9)}B/s"
+        if "hbm_peak_share" in found:
+            text += f" = {percent(100 * found['hbm_peak_share'])} of its peak"
+        parts.append(text)
+    if parts:
+        yield "", [(f"reached: {'; '.join(parts)}", "")]
+
+
+def _name(bound: str | None) -> str:
+    return _BOUNDS.get(bound or "", bound or "unknown")

@@ -1,0 +1,1 @@
+"""How long a launch takes: independent bounds, and what an SM needs for a block."""
