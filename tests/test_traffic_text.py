@@ -161,7 +161,7 @@ def test_how_lanes_lie_and_begin() -> None:
     assert shifted == {"contiguous, misaligned by 4 B"}
     assert {a.pattern for a in copied(8).accesses} == {"stride 32 B"}
     text = render(copied(8), width=200)
-    assert "ld.global.b32 a, line 19, stride 32 B" in text
+    assert "ld.global.b32 a, line 17, stride 32 B" in text
 
 
 # ------------------------------------------------------------------ remarks
