@@ -366,6 +366,8 @@ def _alignment(access: AccessValue) -> int:
 def rule_of(access: AccessValue) -> Rule | None:
     """How one execution of an access by one warp is counted; None if it is not."""
     row = access.row
+    if access.instruction.base == "tensormap":
+        return coalescing.TENSOR_MAP
     if row.space == "global":
         if row.kind in ("load", "store", "async_copy"):
             return coalescing.SECTORS

@@ -107,7 +107,7 @@ class SassLaunched:
         pool = Pool()
         arrays = arrays_of(parameters, launch)
         self.follows_loads = arrays is not None
-        isa = SassIsa(cfg, pool, module.target, parameter_places(parameters), arrays)
+        isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
         wanted = [_request(*found[1:], self.follows_loads) for found in _accesses(cfg)]
         failing = failing_blocks(cfg, module)
         registers = follow_code(cfg, isa, pool, wanted, failing)

@@ -91,6 +91,8 @@ class Totals:
             elif row.space == "generic":
                 for other in ("global_load", "global_store"):
                     groups[other].append(cost)
+        copies = [self.launched.cost(copy) for copy in self.description.found.map_copies]
+        groups["global_atomic"] += copies
         counters: dict[str, int | None] = {}
         for name, group in groups.items():
             counters[f"{name}_requests"] = self._total(

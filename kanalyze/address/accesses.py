@@ -18,6 +18,9 @@ NOT_ACCESSES = ("param",)
 """Spaces that are left out: reading a parameter is no memory access of the kernel's author."""
 
 
+_MAP_COPY = table.MemoryAccess("global", "atomic", 4, 1, 32, None)
+
+
 @dataclass(frozen=True, slots=True)
 class AccessValue:
     """A memory instruction, its block, and values (without phi leaves).
@@ -45,10 +48,15 @@ class AccessValue:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """What `find` returns: the accesses in source order, and the solved loops."""
+    """What `find` returns: the accesses in source order, and the solved loops.
+
+    ``map_copies`` are ``tensormap.cp_fenceproxy``, with which a warp writes a tensor map of 128
+    bytes to global memory.
+    """
 
     accesses: tuple[AccessValue, ...]
     solved: Solved
+    map_copies: tuple[AccessValue, ...] = ()
 
 
 def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None = None) -> Addresses:
@@ -99,7 +107,12 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
                 request.instruction, row, answer.block, address, shared, condition, size, tensor
             )
         )
-    return Addresses(tuple(accesses), solved)
+    copies = tuple(
+        AccessValue(write.instruction, _MAP_COPY, write.block, write.values[0], None, write.guard)
+        for write in written.writes
+        if write.field is None
+    )
+    return Addresses(tuple(accesses), solved, copies)
 
 
 def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> Request:

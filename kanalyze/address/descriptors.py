@@ -42,6 +42,7 @@ class _Write:
     instruction: ir.Instruction
     block: int
     values: tuple[Value, ...]  # where, and the field's value or where from
+    guard: Value | None
 
     @property
     def field(self) -> str | None:
@@ -100,11 +101,15 @@ class Written:
         self.cfg = cfg
         self.conditions = solved.registers.conditions
         self.resolve = resolve = solved.resolve
-        pairs = [(r, a) for r, a in zip(wanted, answers, strict=True) if a.block >= 0]
-        self.writes = sorted(
-            (_Write(r.instruction, a.block, tuple(resolve(a.values, a.block))) for r, a in pairs),
-            key=lambda write: write.instruction.pos,
-        )
+        self.writes: list[_Write] = []
+        for request, answer in zip(wanted, answers, strict=True):
+            if answer.block >= 0:
+                values = tuple(resolve(answer.values, answer.block))
+                guard = answer.guard
+                if guard is not None:
+                    (guard,) = resolve([guard], answer.block)
+                self.writes.append(_Write(request.instruction, answer.block, values, guard))
+        self.writes.sort(key=lambda write: write.instruction.pos)
 
     def _in_every_block(self, written: int, used: int) -> bool:
         """Whether a thread of each block comes through ``written`` before any comes to ``used``.

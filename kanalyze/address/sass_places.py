@@ -39,14 +39,17 @@ class Place:
     bytes: int
 
 
-def parameter_places(parameters: Iterable[ir.Parameter]) -> tuple[Place, ...]:
-    """Where the parameters of a PTX function lie: in order, each aligned."""
+def parameter_places(
+    parameters: Iterable[ir.Parameter], target: str | None = None
+) -> tuple[Place, ...]:
+    """Where the parameters of a PTX function lie: in order, each aligned within the bank."""
+    begin = ConstantLayout.of(target).parameters
     offset = 0
     found = []
     for parameter in parameters:
         size = parameter.element_bytes * (parameter.elements or 1)
         align = max(parameter.align or 1, parameter.element_bytes)
-        offset = -(-offset // align) * align
+        offset = -(-(begin + offset) // align) * align - begin
         found.append(Place(parameter.name, offset, size))
         offset += size
     return tuple(found)

@@ -59,6 +59,12 @@ def into_sector(addresses: Array, lanes: Lanes) -> Array:
     return inside
 
 
+def tensor_map(addresses: Array, lanes: Lanes) -> Array:
+    """A warp writes 128 bytes, aligned (``tensormap.cp_fenceproxy``): counted as an atomic."""
+    return np.full(len(addresses), 128 // SECTOR, np.int64)
+
+
 SECTORS = Rule(SECTOR, sectors)
+TENSOR_MAP = Rule(SECTOR, tensor_map)
 TURNS = Rule(SECTOR, turns)
 BEGINS = Rule(SECTOR, into_sector)
