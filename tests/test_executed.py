@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from kanalyze.report import traffic_document as doc
 from kanalyze.report.traffic_terminal import render
 from tests.oracle.interpreter import Trace, run
 
+ROOT = Path(__file__).parents[1]
 HEAD = """.version 8.7
 .target sm_90
 .address_size 64
@@ -155,7 +157,21 @@ def test_what_is_split_is_told() -> None:
     assert "5 of 5 warp executions take both sides (100 %)" in text
     assert "1 of 9 warp executions take both sides (11.1 %)" in text
     found, _ = estimated("bounds", 96, 1)
-    assert "1 branch split no warp" in render(found)
+    assert "1 branch splits no warp" in render(found)
+
+
+def test_a_sum_in_two_orders() -> None:
+    """By hand: of 8 warps a block, 8 are split in 5 steps, then 4, 2, 1; or one in each of 5."""
+    path = ROOT / "samples" / "cuda" / "reduce.ptx"
+    launch = Launch.from_record(path.with_suffix(".json"))
+    found = estimate(path, launch)
+    splits = [b.divergent_warps for b in found.branches]
+    assert splits == [1024 * n for n in (8, 8, 8, 8, 8, 4, 2, 1, 1)]
+    assert {b.executed_warps for b in found.branches} == {8 * 1024}
+    text = " ".join(render(found, width=200).split())
+    assert "8 branches, reduce.cu:19, PTX lines 56-154: 48,128 of 65,536 warp executions" in text
+    halves = estimate(path, launch, kernel="reduce_halves").branches
+    assert [b.divergent_warps for b in halves] == [1024 * n for n in (0, 0, 0, 1, 1, 1, 1, 1, 1)]
 
 
 def test_a_branch_on_data_is_unknown() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kanalyze.report import traffic_document as doc
 from kanalyze.report import traffic_findings
 from kanalyze.report.layout import NBSP, Segment, plural
-from kanalyze.report.traffic_rows import decimal, engineering, human, percent, whole
+from kanalyze.report.traffic_rows import added, decimal, engineering, human, percent, whole
 
 Line = tuple[str, Sequence[Segment]]
 Unknown = Callable[[str], Segment]
@@ -60,7 +60,7 @@ def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
 def _sectors(found: doc.SectorsPerBlock) -> str:
     """Distinct sectors of a block."""
     if found.least == found.most:
-        return f"{whole(found.most)} sectors a block"
+        return f"{whole(found.most)} {'sector' if found.most == 1 else 'sectors'} a block"
     return f"{whole(found.least)} to {whole(found.most)} sectors a block"
 
 
@@ -114,25 +114,40 @@ def _intensity(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
 
 
 def _branches(traffic: doc.Traffic) -> Iterator[Line]:
-    """The branches that can split a warp."""
+    """The branches that split warps, those of one source line together."""
     splitting = [b for b in traffic.branches if b.divergent_warps != 0]
-    for index, branch in enumerate(splitting[:_MOST_BRANCHES]):
+    groups: dict[object, list[doc.BranchCounts]] = {}
+    for branch in splitting:
         source = branch.source
-        place = f"{source.file}:{source.line}, " if source is not None else ""
-        where: Segment = (f"{place}PTX line {branch.line}: ", "file")
-        yield "branches" if index == 0 else "", [where, _of_branch(branch)]
-    if len(splitting) > _MOST_BRANCHES:
-        rest = len(splitting) - _MOST_BRANCHES
+        known = None not in (branch.divergent_warps, branch.executed_warps)
+        key = (source.file, source.line) if source is not None and known else branch.line
+        groups.setdefault(key, []).append(branch)
+    shown = list(groups.values())[:_MOST_BRANCHES]
+    for index, group in enumerate(shown):
+        yield "branches" if index == 0 else "", [_place(group), _of_branches(group)]
+    rest = len(splitting) - sum(len(group) for group in shown)
+    if rest:
         yield "", [(f"{plural(rest, 'branch')} more: see --format json", "warn")]
     others = len(traffic.branches) - len(splitting)
     if others:
-        text = f"{plural(others, 'branch')} split no warp"
+        verb = "splits" if others == 1 else "split"
+        text = f"{plural(others, 'branch')} {verb} no warp"
         yield "" if splitting else "branches", [(text, "dim")]
 
 
-def _of_branch(branch: doc.BranchCounts) -> Segment:
-    split, warps = branch.divergent_warps, branch.executed_warps
+def _place(group: Sequence[doc.BranchCounts]) -> Segment:
+    source = group[0].source
+    place = f"{source.file}:{source.line}, " if source is not None else ""
+    lines = [branch.line for branch in group]
+    where = f"PTX line {lines[0]}" if len(lines) == 1 else f"PTX lines {lines[0]}-{lines[-1]}"
+    number = f"{plural(len(group), 'branch')}, " if len(group) > 1 else ""
+    return (f"{number}{place}{where}: ", "file")
+
+
+def _of_branches(group: Sequence[doc.BranchCounts]) -> Segment:
+    split = added(branch.divergent_warps for branch in group)
+    warps = added(branch.executed_warps for branch in group)
     if split is None or warps is None:
-        return (f"how many warps take both sides is unknown ({branch.reason})", "warn")
+        return (f"how many warps take both sides is unknown ({group[0].reason})", "warn")
     share = f" ({percent(100 * split / warps)})" if warps else ""
     return (f"{whole(split)} of {whole(warps)} warp executions take both sides{share}", "warn")
