@@ -10,6 +10,8 @@ from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Source
 from kanalyze.report.layout import NBSP
 
+_MOST_PATTERNS = 2
+_BEGINS = ", misaligned"
 _WASTEFUL = 1.2  # cost over ideal cost from which a row is worth a remark
 
 
@@ -81,8 +83,10 @@ def _table(access: doc.AccessCounts) -> str:
 
 def _row(group: Sequence[doc.AccessCounts]) -> Row:
     first = group[0]
-    condition = _first([a.condition for a in group], "always", "conditions")
-    pattern = _first([a.pattern for a in group], "pattern unknown", "patterns")
+    conditions = {a.condition for a in group}
+    condition = first.condition
+    if len(conditions) > 1:
+        condition = f"{condition or 'always'} (the first; {len(conditions)} different conditions)"
     worst = [a.worst for a in group if a.worst is not None]
     return Row(
         table=_table(first),
@@ -93,7 +97,7 @@ def _row(group: Sequence[doc.AccessCounts]) -> Row:
         kind=first.kind,
         pointer=first.pointer,
         condition=condition,
-        pattern=pattern,
+        pattern=_patterns([a.pattern for a in group if a.pattern is not None]),
         bytes_per_thread=first.bytes_per_thread,
         requests=added(a.requests for a in group),
         threads=added(a.threads for a in group),
@@ -108,12 +112,15 @@ def _row(group: Sequence[doc.AccessCounts]) -> Row:
     )
 
 
-def _first(texts: Sequence[str | None], missing: str, what: str) -> str | None:
-    """What all have in common, else the first and how many there are."""
-    number = len(set(texts))
-    if number <= 1:
-        return texts[0]
-    return f"{texts[0] or missing} (the first; {number} different {what})"
+def _patterns(found: Sequence[str]) -> str | None:
+    """How the lanes of accesses that are shown as one lie."""
+    if len(set(found)) <= 1:
+        return found[0] if found else None
+    plain = list(dict.fromkeys(words.partition(_BEGINS)[0] for words in found))
+    text = " or ".join(plain)
+    if len(plain) > _MOST_PATTERNS:
+        text = f"{plain[0]} (the first; {len(plain)} different patterns)"
+    return f"{text}{_BEGINS} in part" if any(_BEGINS in words for words in found) else text
 
 
 def _lines(numbers: Sequence[int]) -> str:
