@@ -31,7 +31,14 @@ def contents_of(parameters: Sequence[ir.Parameter], launch: Launch) -> dict[str,
 
 
 def unwritten(function: ir.Function, found: Addresses, launch: Launch) -> Launch:
-    """The launch without what is assumed of arrays that the kernel itself writes."""
+    """The launch without what is assumed of arrays that the kernel itself writes.
+
+    Blocks of a cluster are those that the PTX requires, where the launch does not say them.
+    """
+    required = function.directives.get("reqnctapercluster")
+    if launch.cluster is None and required and all(required):
+        x, y, z = (*required, 1, 1)[:3]
+        launch = replace(launch, cluster=(x, y, z))
     arrays = arrays_of(function.parameters, launch)
     if arrays is None:
         return launch

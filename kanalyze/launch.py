@@ -58,7 +58,8 @@ class LaunchParam:
 class Launch:
     """Grid and block (x, y, z), dynamic plus static shared bytes, and arguments in PTX order.
 
-    ``registers_per_thread`` are those of the binary that ran, where a record says them.
+    ``registers_per_thread`` are those of the binary that ran, where a record says them;
+    ``cluster`` the blocks of a cluster, where the launch says them and not the PTX.
     """
 
     kernel: str
@@ -69,6 +70,7 @@ class Launch:
     device: str | None = None
     ptx: Path | None = None
     registers_per_thread: int | None = None
+    cluster: tuple[int, int, int] | None = None
 
     @staticmethod
     def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
@@ -105,6 +107,7 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
             device=data.get("device"),
             ptx=ptx,
             registers_per_thread=data.get("registers_per_thread"),
+            cluster=_triple(data["cluster"]) if data.get("cluster") else None,
         )
     except KeyError as error:
         raise InputError(f"the launch record has no key {error}", file=file) from None

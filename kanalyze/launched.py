@@ -341,7 +341,10 @@ class Launched:
 
     def _over(self, loops: dict[int, int]) -> Grid:
         launch = self.launch
-        return Grid(launch.grid, launch.block, self.params, self.addresses, loops, self.arrays)
+        return Grid(
+            launch.grid, launch.block, self.params, self.addresses, loops, self.arrays,
+            launch.cluster or (1, 1, 1),
+        )  # fmt: skip
 
 
 def _widened(address: Value) -> Iterator[Value]:

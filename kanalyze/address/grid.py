@@ -7,7 +7,6 @@ can be counted without being spread out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,13 +15,13 @@ import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.specials import BLOCK as BLOCK
+from kanalyze.address.specials import THREAD as THREAD
+from kanalyze.address.specials import Specials, Triple
 from kanalyze.address.value import Value, array_of, in_order
 
 if TYPE_CHECKING:
     from kanalyze.assuming import Assumption
-
-Triple = tuple[int, int, int]
-BLOCK, THREAD = 0, 1  # axes; iterations of loops follow, outermost first
 
 
 class UnknownValueError(Exception):
@@ -125,6 +124,7 @@ class Grid:
         loops: header block of each loop around the access → its greatest number of iterations,
             outermost first.
         arrays: pointer parameter → what its array is assumed to hold.
+        cluster: blocks of a cluster.
     """
 
     grid: Triple
@@ -133,6 +133,7 @@ class Grid:
     addresses: Mapping[str, int]
     loops: Mapping[int, int]
     arrays: Mapping[str, Assumption] = field(default_factory=dict)
+    cluster: Triple = (1, 1, 1)
     _values: dict[Value, Parts | Condition] = field(default_factory=dict)
 
     @property
@@ -167,11 +168,6 @@ class Grid:
 
     # ------------------------------------------------------------ leaves
 
-    def _along(self, axis: int, numbers: Array) -> Parts:
-        shape = [1] * self.dimensions
-        shape[axis] = len(numbers)
-        return parts.of_arrays([numbers.astype(np.int64).reshape(shape)])
-
     def _leaf(self, node: Value) -> Parts:
         match node.op:
             case "const":
@@ -199,32 +195,10 @@ class Grid:
                 raise UnknownValueError(f"a {node.op} leaf")
 
     def _special(self, name: str) -> Parts:
-        stem, _, axis = name.partition(".")
-        index = "xyz".find(axis) if axis else -1
-        extents = {"ntid": self.block, "nctaid": self.grid}
-        if stem in extents and index >= 0:
-            return parts.number(extents[stem][index], self.dimensions)
-        shape = {"tid": (THREAD, self.block), "ctaid": (BLOCK, self.grid)}
-        if stem in shape and index >= 0:
-            along, sides = shape[stem]
-            if sides[index] == 1:
-                return parts.number(0, self.dimensions)
-            inner, outer = math.prod(sides[:index]), math.prod(sides[index + 1 :])
-            if inner == outer == 1:
-                return parts.steps(along, self.dimensions, sides[index])
-            places = np.arange(sides[index])[:, None]
-            everywhere = np.broadcast_to(places, (outer, sides[index], inner))
-            return self._along(along, everywhere.reshape(-1))
-        if name == "laneid":
-            x, y, z = self.block
-            return self._along(THREAD, np.arange(x * y * z) % 32)
-        if name == "elected":  # one lane of each warp; which one matters to nobody
-            x, y, z = self.block
-            return self._along(THREAD, (np.arange(x * y * z) % 32 == 0).astype(np.int64))
-        clusters = {"cluster_ctarank": 0, "cluster_nctarank": 1}  # a launch without clusters
-        if name in clusters:
-            return parts.number(clusters[name], self.dimensions)
-        raise UnknownValueError(f"%{name} is not evaluated")
+        found = Specials(self.grid, self.block, self.cluster, self.dimensions).of(name)
+        if found is None:
+            raise UnknownValueError(f"%{name} is not evaluated")
+        return found
 
     # ------------------------------------------------------------ operations
 
