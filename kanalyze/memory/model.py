@@ -94,7 +94,7 @@ class _Model:
         self.known = known
         self.work = work
         self.per_sm = per_sm
-        bursts = int(given.burst[-1]) + 1 if len(given.burst) else 1
+        bursts = int(given.burst[-1]) + 1
         factor = -(-len(given.tiles_of) * bursts // _MOST_BURSTS)
         self.stream = coarser(given, factor) if factor > 1 else given
         self.bursts = int(self.stream.burst[-1]) + 1
@@ -166,8 +166,8 @@ class _Model:
 
     def _program(self) -> simulate.Program:
         stream = self.stream
-        total = max(float(self.lines.sum()), 1.0)
-        work = self.work.total_ns * self.share * self.lines / total / np.maximum(self.having, 1)
+        weight = self.lines if self.lines.any() else self.having
+        work = self.work.total_ns * self.share * weight / weight.sum() / np.maximum(self.having, 1)
         return simulate.Program(
             stream.tiles_of,
             stream.kind,

@@ -192,7 +192,16 @@ class _Builder:
                 if len(columns) * self.blocks > _MOST_ENTRIES:
                     raise TooLargeError
         columns.sort(key=lambda column: column.order)
+        if not columns:
+            columns.append(self._nothing())
         return self._assemble(columns, depth)
+
+    def _nothing(self) -> _Column:
+        """A burst without lines, so that blocks that access nothing still do their work."""
+        self.patterns.lines.append(np.zeros(0, np.int64))
+        self.patterns.masks.append(np.zeros(0, np.int64))
+        every = np.zeros(self.blocks, np.int64)
+        return _Column((), (), READ, False, every, every)
 
     # ------------------------------------------------------------ pipelining, barriers
 
