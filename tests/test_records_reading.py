@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -174,6 +175,21 @@ def test_a_cut_archive_gives_what_is_whole(keep: float, tmp_path: Path) -> None:
     assert any("damaged" in line for line in lines(skipped))
     names = {Path(r.file).stem for r in records}
     assert same(records, [r for r in read_records(str(OURS))[0] if Path(r.file).stem in names])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_several_packed_streams_are_one(pack: Callable[[bytes], bytes]) -> None:
+    data = (ROOT / "samples" / "records" / "unfitted_h200.json.gz").read_bytes()
+    text = gzip.decompress(data)
+    cut = len(text) // 3
+    for packed in (
+        pack(text[:cut]) + pack(text[cut:]),
+        pack(text[:cut]) + pack(b"") + pack(text[cut:]) + bytes(512),
+    ):
+        records, skipped = read_records("it", packed)
+        assert (len(records), skipped) == (30, [])
+    _, skipped = read_records("it", pack(text) + b"more")
+    assert "damaged" in lines(skipped)[0] or "ends early" in lines(skipped)[0]
 
 
 def test_bombs_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ FILE_BYTES = 1 << 26
 """Bytes of the longest file that is read."""
 SUFFIXES = (".json", ".ptx", ".cubin")
 ARCHIVES = (".tar", ".tar.xz", ".txz", ".tar.gz", ".tgz", ".tar.bz2", ".zip", ".json.gz")
-_PIECE = 1 << 20
+_PIECE = 1 << 16
 
 
 @dataclass
@@ -139,26 +139,35 @@ _UNPACKERS: dict[bytes, Callable[[], Any]] = {
 
 
 def _unpacked(data: bytes, unpacker: Callable[[], Any]) -> tuple[bytes, str | None]:
-    """The data unpacked as far as it goes, and what is wrong with it."""
+    """The data unpacked as far as it goes, and what is wrong with it.
+
+    Several streams in a row are one, as ``cat a.gz b.gz`` and parallel packers make them.
+    """
     pieces: list[bytes] = []
-    size = 0
-    while data:
+    size, at = 0, 0
+    for _ in range(MOST_FILES):
         one = unpacker()
-        piece = b"-"
-        while not one.eof and (data or piece):
+        rest = b""
+        while not one.eof:
+            fed = rest or data[at : at + _PIECE]
+            at += 0 if rest else len(fed)
             try:
-                piece = one.decompress(data, _PIECE)
+                piece = one.decompress(fed, _PIECE)
             except (zlib.error, lzma.LZMAError, OSError, EOFError) as error:
                 return b"".join(pieces), f"the packed data is damaged: {error}"
-            data = getattr(one, "unconsumed_tail", b"")
+            rest = getattr(one, "unconsumed_tail", b"")
             pieces.append(piece)
             size += len(piece)
             if size > MOST_BYTES:
                 return b"", f"it unpacks to more than {MOST_BYTES >> 20} MiB, which is not read"
-        if not one.eof:
-            return b"".join(pieces), "the packed data ends early, expected its end"
-        data = one.unused_data.lstrip(b"\0")
-    return b"".join(pieces), None
+            if not fed and not piece and not one.eof:
+                return b"".join(pieces), "the packed data ends early, expected its end"
+        at -= len(one.unused_data)
+        while at < len(data) and data[at] == 0:
+            at += 1
+        if at >= len(data):
+            return b"".join(pieces), None
+    return b"".join(pieces), f"it is packed in more than {MOST_FILES:,} pieces"
 
 
 def _of_tar(found: Contents, name: str, data: bytes) -> None:
