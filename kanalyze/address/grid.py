@@ -23,6 +23,8 @@ from kanalyze.address.value import Value, array_of, in_order
 if TYPE_CHECKING:
     from kanalyze.assuming import Assumption
 
+_UNSIGNED = frozenset(["minu", "maxu", "divu", "remu", "shru"])
+
 
 class UnknownValueError(Exception):
     """A value of the launch depends on what is not known; says on what."""
@@ -265,9 +267,12 @@ class Grid:
                     return parts.scale(values[0], 1 << up if up < width else 0)
             case "shru" | "shrs":
                 down = values[1].constant
-                if down is not None:
-                    value = parts.in_range(values[0], width, signed=op == "shrs")
-                    return parts.floor_divide(value, 1 << min(down, 62))
+                if down is not None and down < 63:
+                    value = parts.in_range(values[0], width, signed=op == "shrs" or width == 64)
+                    shifted = parts.floor_divide(value, 1 << down)
+                    if op == "shru" and down and value.low < 0:
+                        return parts.in_range(shifted, width - down, signed=False)
+                    return shifted
             case "divu" | "remu" | "divs" | "rems":
                 divided = self._division(op, values, width)
                 if divided is not None:
@@ -303,6 +308,8 @@ class Grid:
         """Any operation, on the register's own numbers, spread out as far as its operands vary."""
         signed = op.endswith("s") and op != "abs"
         arrays = parts.combined(*(parts.in_range(v, width, signed) for v in values))
+        if width == 64 and op in _UNSIGNED and any(bool((a < 0).any()) for a in arrays):
+            raise UnknownValueError(f"{op} of numbers of 2**63 and more")
         match op:
             case "mins" | "minu":
                 return parts.of_arrays([np.minimum(*arrays)])
@@ -338,6 +345,10 @@ class Grid:
         width = args[0].bits
         signed = op not in ("ltu", "leu")
         x, y = (parts.in_range(self._number_of(a), width, signed) for a in args)
+        if width == 64 and not signed and min(x.low, y.low) < 0:
+            one, other = (a.view(np.uint64) for a in parts.combined(x, y))
+            held = one < other if op == "ltu" else one <= other
+            return comparison("negative", parts.of_arrays([-held.astype(np.int64)]))
         difference = parts.add(x, parts.scale(y, -1))
         if op in ("eq", "ne"):
             equal = comparison("zero", difference)

@@ -198,16 +198,19 @@ def multiply(left: Parts, right: Parts) -> Parts:
 
 
 def in_range(value: Parts, bits: int, signed: bool) -> Parts:
-    """The congruent number that a register of this width and signedness holds."""
+    """The congruent number that a register of this width and signedness holds.
+
+    Of 64 bits it is the signed one, also where an unsigned one is wanted: that fits in int64.
+    """
     least = -(1 << (bits - 1)) if signed else 0
     most = least + (1 << bits) - 1
     if least <= value.low and value.high <= most:
         return value
     turns = (value.low - least) >> bits
-    if (value.high - least) >> bits == turns:
+    if bits < 63 and (value.high - least) >> bits == turns:
         shifted = number(-(turns << bits), value.dimensions)
         return add(value, shifted)
-    if bits < 64:
+    if bits < 63:
         for part in value.parts.values():  # each place of one part in a range of its own
             low = value.low - int(part.min()) + part - least
             high = value.high - int(part.max()) + part - least
