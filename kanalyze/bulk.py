@@ -21,11 +21,13 @@ import numpy as np
 from kanalyze.address import parts
 from kanalyze.address.accesses import AccessValue
 from kanalyze.address.descriptors import TensorValue, descriptor_of
-from kanalyze.address.grid import Condition, Grid, UnknownValueError
-from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.grid import BLOCK, Condition, Grid, UnknownValueError
+from kanalyze.address.parts import Array, Parts, Term, TooLargeError, array_of
 from kanalyze.address.value import Value
 from kanalyze.models import tensor_boxes
+from kanalyze.models.by_block import at_block, block_codes
 from kanalyze.models.coalescing import SECTOR
+from kanalyze.models.features import Feature
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import Counted, Lanes, Occurrences, Rule, classes, count
 from kanalyze.tensormap import SWIZZLES, TensorMap
@@ -107,10 +109,10 @@ class _Codes:
         self.lows = [number.low for number in numbers]
         self.radices: list[int] = []
         weight = 1
-        code = parts.number(0, next(iter(numbers[0].parts.values())).ndim)
+        code = parts.number(0, numbers[0].dimensions)
         for number in numbers:
             code = parts.add(code, parts.scale(number, weight))
-            code = parts.add(code, parts.number(-number.low * weight, _dimensions(code)))
+            code = parts.add(code, parts.number(-number.low * weight, code.dimensions))
             self.radices.append(number.high - number.low + 1)
             weight *= self.radices[-1]
             if weight >= _PERIOD:
@@ -125,10 +127,6 @@ class _Codes:
             rest, digit = np.divmod(rest, np.int64(radix))
             columns.append(digit + low)
         return np.stack(columns, axis=-1)
-
-
-def _dimensions(value: Parts) -> int:
-    return next(iter(value.parts.values())).ndim
 
 
 def counted(copies: Told, condition: Condition, shape: Occurrences) -> tuple[Counted, int]:
@@ -195,6 +193,75 @@ def span(copies: Told) -> tuple[int, int]:
         return copies.tensor.address, copies.tensor.address + copies.tensor.span - 1
     address, size = copies.numbers
     return address.low, address.high + max(size.high - 1, 0)
+
+
+# ---------------------------------------------------------------- by block
+
+
+class Copies:
+    """Bulk copies, as blocks differ in them (`kanalyze.models.by_block.Access`).
+
+    Args:
+        copies, condition, shape: what they are told, when they are made, the axes of both.
+    """
+
+    def __init__(self, copies: Told, condition: Condition, shape: Occurrences):
+        self.copies = copies
+        self.condition = condition
+        self.shape = shape
+        self.blocks = shape.dimensions[BLOCK]
+
+    def moved(self) -> Term | None:
+        """The part of the addresses that depends on the block alone."""
+        tensor, numbers = self.copies.tensor, self.copies.numbers
+        if tensor is None:
+            return numbers[0].terms.get((BLOCK,))
+        sizes = (tensor.element_bytes, *tensor.strides)
+        total = sum(
+            (_of_blocks(n) * np.int64(size) for n, size in zip(numbers, sizes, strict=True)),
+            start=np.zeros(1, np.int64),
+        )
+        return total if len(total) > 1 else None
+
+    def features(self) -> list[Feature]:
+        """Where boxes are cut off at the array's edge, sizes, lanes and iterations."""
+        tensor, numbers = self.copies.tensor, self.copies.numbers
+        found: list[Feature] = []
+        for index, value in enumerate(numbers if tensor is not None else numbers[1:]):
+            here = _of_blocks(value)
+            if tensor is not None:
+                step = (1, *tensor.element_strides[1:])[index]
+                low = here + (value.low - int(here.min()))
+                high = here + (value.high - int(here.max())) + (tensor.counts[index] - 1) * step
+                within = (low >= 0) & (high < tensor.dims[index])
+                here = np.where(within, 0, here - here.min() + 1)
+            found.append(here)
+        return found + block_codes(_Codes(numbers).code, self.condition, self.shape)
+
+    def mark(self, block: int, footprint: Footprint) -> None:
+        """Mark the sectors that the copies of one block touch."""
+        numbers, condition, shape = self._at(block)
+        mark(replace(self.copies, numbers=numbers), condition, shape, footprint)
+
+    def span(self, block: int) -> tuple[int, int]:
+        """The lowest and the highest address that the copies of one block can touch."""
+        return span(replace(self.copies, numbers=self._at(block)[0]))
+
+    def _at(self, block: int) -> tuple[tuple[Parts, ...], Condition, Occurrences]:
+        cuts = [
+            at_block(number, self.condition, self.shape, block) for number in self.copies.numbers
+        ]
+        return tuple(number for number, _, _ in cuts), cuts[0][1], cuts[0][2]
+
+    def listed(self) -> Iterator[tuple[Array, Array]]:
+        """Not done: a copy is many sectors."""
+        raise TooLargeError
+
+
+def _of_blocks(value: Parts) -> Array:
+    """The part of a number that depends on the block alone, over blocks."""
+    term = value.terms.get((BLOCK,))
+    return np.zeros(1, np.int64) if term is None else array_of(term).reshape(-1)
 
 
 # ---------------------------------------------------------------- tensor maps

@@ -18,6 +18,7 @@ from kanalyze.address.value import Value, array_of, in_order, leaves
 from kanalyze.contents import contents_of, maps_of, unwritten
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
+from kanalyze.models.by_block import Access, Plain
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import (
@@ -227,6 +228,16 @@ class Launched:
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
         return grid.value(access.address), condition, self._shape(grid)
+
+    def by_block(self, access: AccessValue) -> Access:
+        """An access as blocks differ in it.
+
+        Raises:
+            UnknownValueError, TooLargeError: the addresses are not known, or too many.
+        """
+        if is_bulk(access.instruction, access.row):
+            return bulk.Copies(*self._told(access))
+        return Plain(*self.place(access))
 
     def loops(self, access: AccessValue) -> tuple[int, ...]:
         """The headers of the loops around an access, outermost first: the axes of `place`."""

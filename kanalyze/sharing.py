@@ -23,23 +23,26 @@ def shared(launched: Launched, costs: Sequence[Cost]) -> doc.Sharing | str:
         launched: the kernel in its launch.
         costs: the accesses, with their counts.
     """
-    if any(is_bulk(cost.access.instruction, cost.access.row) for cost in costs):
-        return "the blocks that make bulk copies are not told apart"
+    unknown = next((cost.reason for cost in costs if cost.reason is not None), None)
+    if unknown is not None:
+        return unknown
     try:
-        placed = [launched.place(cost.access) for cost in costs]
-        asked = sum(
-            cost.counted.cost
-            if cost.counted is not None and cost.access.row.kind in ("load", "store", "async_copy")
-            and cost.access.row.space == "global"
-            else count(SECTORS, *where).cost
-            for cost, where in zip(costs, placed, strict=True)
-        )  # fmt: skip
-        found = reuse(placed)
+        asked = sum(_asked(launched, cost) for cost in costs)
+        found = reuse([launched.by_block(cost.access) for cost in costs])
     except UnknownValueError as error:
         return str(error)
     except TooLargeError:
         return "blocks differ in too many ways to be compared"
     return _document(found, asked)
+
+
+def _asked(launched: Launched, cost: Cost) -> int:
+    """Sectors that the executions of an access touch, added up."""
+    row = cost.access.row
+    in_turns = row.space != "global" or row.kind in ("atomic", "reduction")
+    if cost.counted is None or (in_turns and not is_bulk(cost.access.instruction, row)):
+        return count(SECTORS, *launched.place(cost.access)).cost
+    return cost.counted.cost
 
 
 def _document(found: Reuse, asked: int) -> doc.Sharing:

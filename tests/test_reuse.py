@@ -11,7 +11,7 @@ import pytest
 from kanalyze import estimate, parse_ptx
 from kanalyze.address.parts import TooLargeError
 from kanalyze.launch import Launch, LaunchParam
-from kanalyze.models import boxes, reuse
+from kanalyze.models import boxes, by_block, reuse
 from kanalyze.models.boxes import Run
 from kanalyze.models.footprint import Footprint
 from kanalyze.report import traffic_document as doc
@@ -187,7 +187,7 @@ from tests.test_launched import CASES, PLACES, compiled_of, launch_of  # noqa: E
 def test_sharing_equals_that_of_the_trace(
     case: Any, shift: int, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reuse, "_MOST_LANES", 1 << 22 if listed else 0)
+    monkeypatch.setattr(by_block, "_MOST_LANES", 1 << 22 if listed else 0)
     monkeypatch.setattr(reuse, "_MOST_CLASSES", 0 if listed else 1 << 9)
     compiled = compiled_of(case)
     launch, values = launch_of(compiled, shift)

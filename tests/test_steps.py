@@ -12,7 +12,7 @@ import pytest
 from kanalyze.address import parts
 from kanalyze.address.grid import BLOCK, THREAD, Condition, both, comparison, either, negate, spread
 from kanalyze.address.parts import Parts
-from kanalyze.models import reuse
+from kanalyze.models import by_block, reuse
 from kanalyze.models.by_block import Placed
 from kanalyze.models.coalescing import SECTORS
 from kanalyze.models.warps import Occurrences, Rule, classes, count
@@ -147,14 +147,14 @@ def test_reuse_equals_brute_force(
     seed: int, shape: tuple[int, ...], long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "LONG", long)
-    monkeypatch.setattr(reuse, "_MOST_LANES", 0)
+    monkeypatch.setattr(by_block, "_MOST_LANES", 0)
     cases = [placed(7 * seed + i, shape) for i in range(1 + seed % 3)]
     sectors: list[set[int]] = [set() for _ in range(shape[BLOCK])]
     for case in cases:
         address, active = spread_out(case)
         for block, (where, on) in enumerate(zip(address, active, strict=True)):
             sectors[block] |= set((where[on] // 32).tolist())
-    found = reuse.reuse(cases)
+    found = reuse.reuse([by_block.Plain(*case) for case in cases])
     blocks = Counter(itertools.chain.from_iterable(sectors))
     assert found.by_blocks == Counter(blocks.values())
     assert found.by_sectors == Counter(len(s) for s in sectors if s)

@@ -4,23 +4,102 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
 from kanalyze.address import parts
 from kanalyze.address.grid import BLOCK, THREAD, Condition
-from kanalyze.address.parts import Array, Parts, array_of
+from kanalyze.address.parts import Array, Parts, Term, TooLargeError, array_of
 from kanalyze.models.cutting import cut, cut_condition
 from kanalyze.models.features import Feature, axes_along, made
+from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import (
     ANYWHERE,
     Counter,
     MixedError,
     Occurrences,
+    classes,
 )
+
+_MOST_LANES = 1 << 22
 
 Placed = tuple[Parts, Condition, Occurrences]
 """An instruction in a launch: its address, when it is executed, and the axes of both."""
+
+
+class Access(Protocol):
+    """An access to memory, as blocks differ in it."""
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+
+    def moved(self) -> Term | None:
+        """A term over the blocks by which all their addresses differ; None: by none."""
+
+    def features(self) -> list[Feature]:
+        """What else blocks differ in, along the axis of blocks.
+
+        Blocks that agree in it access the same addresses, but for what they are moved by.
+
+        Raises:
+            MixedError: something in which blocks and threads do not part.
+            TooLargeError: there are too many different cases.
+        """
+
+    def mark(self, block: int, footprint: Footprint) -> None:
+        """Mark the sectors that one block touches.
+
+        Raises:
+            TooLargeError: there are too many.
+        """
+
+    def span(self, block: int) -> tuple[int, int]:
+        """The lowest and the highest address that one block can touch."""
+
+    def listed(self) -> Iterator[tuple[Array, Array]]:
+        """The block and the address of each thread that takes part, one by one.
+
+        Raises:
+            TooLargeError: there are too many.
+        """
+
+
+class Plain:
+    """An instruction by which each thread accesses its own address.
+
+    Args:
+        address, condition, occurrences: see `Placed`.
+    """
+
+    def __init__(self, address: Parts, condition: Condition, occurrences: Occurrences):
+        self.placed = (address, condition, occurrences)
+        self.blocks = occurrences.dimensions[BLOCK]
+
+    def moved(self) -> Term | None:
+        """See `Access`."""
+        return self.placed[0].terms.get((BLOCK,))
+
+    def features(self) -> list[Feature]:
+        """See `Access`."""
+        return block_codes(*self.placed)
+
+    def mark(self, block: int, footprint: Footprint) -> None:
+        """See `Access`."""
+        for found in classes(*at_block(*self.placed, block)):
+            footprint.mark(*found)
+
+    def span(self, block: int) -> tuple[int, int]:
+        """See `Access`."""
+        address, _, _ = at_block(*self.placed, block)
+        return address.low, address.high
+
+    def listed(self) -> Iterator[tuple[Array, Array]]:
+        """See `Access`."""
+        if math.prod(self.placed[2].dimensions) > _MOST_LANES:
+            raise TooLargeError
+        return all_lanes(*self.placed)
 
 
 def all_lanes(address: Parts, condition: Condition, occurrences: Occurrences) -> Iterator[

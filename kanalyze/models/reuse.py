@@ -13,17 +13,16 @@ that lie irregularly, are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from kanalyze.address.grid import BLOCK
 from kanalyze.address.parts import Array, Steps, Term, TooLargeError, array_of
 from kanalyze.models import boxes
 from kanalyze.models.boxes import Run
-from kanalyze.models.by_block import Placed, all_lanes, at_block, block_codes
+from kanalyze.models.by_block import Access
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import (
     Codes,
@@ -35,10 +34,9 @@ from kanalyze.models.features import (
     representatives,
 )
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.warps import MixedError, classes
+from kanalyze.models.warps import MixedError
 
 _MOST_CLASSES = 1 << 9
-_MOST_LANES = 1 << 22
 _MOST_RUNS = 1 << 16
 
 
@@ -62,12 +60,8 @@ class Lattice:
     weight: int
 
 
-def reuse(accesses: Sequence[Placed]) -> Reuse:
+def reuse(accesses: Sequence[Access]) -> Reuse:
     """How blocks share the sectors of some accesses.
-
-    Args:
-        accesses: of each the address, the condition and the extents of the axes
-            (`kanalyze.launched.Launched.place`).
 
     Raises:
         TooLargeError: there are too many different blocks, or sectors lie too irregularly.
@@ -89,7 +83,7 @@ class _Kind(NamedTuple):
     moved: list[Lattice]
 
 
-def _by_classes(accesses: Sequence[Placed]) -> Reuse:
+def _by_classes(accesses: Sequence[Access]) -> Reuse:
     runs: list[Run] = []
     weights: list[int] = []
     by_sectors: dict[int, int] = {}
@@ -105,16 +99,16 @@ def _by_classes(accesses: Sequence[Placed]) -> Reuse:
     return Reuse(boxes.covered(runs, weights) if runs else {}, by_sectors)
 
 
-def _kinds(accesses: Sequence[Placed]) -> list[_Kind]:
+def _kinds(accesses: Sequence[Access]) -> list[_Kind]:
     """The blocks by kind."""
-    blocks = accesses[0][2].dimensions[BLOCK]
-    alone = [address.terms.get((BLOCK,)) for address, _, _ in accesses]
+    blocks = accesses[0].blocks
+    alone = [access.moved() for access in accesses]
     moved = next((term for term in alone if term is not None), None)
     features: list[Feature] = [] if moved is None else [remainders(moved, SECTOR)]
-    for placed, term in zip(accesses, alone, strict=True):
+    for access, term in zip(accesses, alone, strict=True):
         other = _difference(term, moved)
         features += [] if other is None else [other]
-        features += block_codes(*placed)
+        features += access.features()
     features = [feature for feature in features if axes_along(feature)]
     rising = [feature for feature in features if not isinstance(feature, np.ndarray)]
     if len(rising) == len(features) and (moved is None or isinstance(moved, Steps)):
@@ -181,14 +175,12 @@ def _listed_kinds(place: Array, signatures: Sequence[Array]) -> list[_Kind]:
     return kinds
 
 
-def _pattern(accesses: Sequence[Placed], block: int) -> list[Run]:
+def _pattern(accesses: Sequence[Access], block: int) -> list[Run]:
     """The sectors that one block touches, as runs that do not overlap."""
-    here = [at_block(*placed, block) for placed in accesses]
-    low, high = min(a.low for a, _, _ in here), max(a.high for a, _, _ in here)
-    footprint = Footprint.over(low, high)
-    for placed in here:
-        for found in classes(*placed):
-            footprint.mark(*found)
+    spans = [access.span(block) for access in accesses]
+    footprint = Footprint.over(min(low for low, _ in spans), max(high for _, high in spans))
+    for access in accesses:
+        access.mark(block, footprint)
     return _joined(footprint.disjoint())
 
 
@@ -293,21 +285,23 @@ def _merged(first: int, steps: list[tuple[int, int]], length: int) -> list[Run]:
 # ---------------------------------------------------------------- one by one
 
 
-def _one_by_one(accesses: Sequence[Placed]) -> Reuse:
+def _one_by_one(accesses: Sequence[Access]) -> Reuse:
     """Every lane of every block looked at."""
-    lanes = sum(int(np.prod(occurrences.dimensions)) for _, _, occurrences in accesses)
-    if lanes > _MOST_LANES:
+    blocks, places = (np.concatenate(each) for each in zip(*_listed(accesses), strict=True))
+    if not len(places):
+        return Reuse({}, {})
+    sectors = np.floor_divide(places, SECTOR) - int(places.min()) // SECTOR
+    extent = int(sectors.max()) + 1
+    if extent * accesses[0].blocks >= 1 << 62:
         raise TooLargeError
-    found: list[Array] = []
-    low = min(address.low for address, _, _ in accesses) // SECTOR
-    extent = max(address.high for address, _, _ in accesses) // SECTOR - low + 1
-    if extent * accesses[0][2].dimensions[BLOCK] >= 1 << 62:
-        raise TooLargeError
-    for placed in accesses:
-        for block, addresses in all_lanes(*placed):
-            found.append(np.unique(block * extent + np.floor_divide(addresses, SECTOR) - low))
-    touched = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    touched = np.unique(blocks * extent + sectors)
     return Reuse(_histogram(touched % extent), _histogram(touched // extent))
+
+
+def _listed(accesses: Sequence[Access]) -> Iterator[tuple[Array, Array]]:
+    yield np.zeros(0, np.int64), np.zeros(0, np.int64)
+    for access in accesses:
+        yield from access.listed()
 
 
 def _histogram(values: Array) -> dict[int, int]:

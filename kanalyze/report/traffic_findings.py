@@ -13,6 +13,7 @@ from kanalyze.report.traffic_rows import Row, added, decimal, percent, plural, r
 
 _SECTOR = 32
 _MOST_SHARES = 4
+_WRITES = ("store", "bulk_store")
 _IDLE = 0.1  # idle share of a launch's block slots from which the waves are worth a remark
 
 # ---------------------------------------------------------------- bytes by pointer
@@ -40,21 +41,28 @@ def per_pointer(traffic: doc.Traffic) -> list[PointerTraffic]:
             a for a in traffic.accesses
             if a.space == "global" and (a.pointer or "unknown") == pointer.pointer
         ]  # fmt: skip
-        reads = added(a.cost for a in mine if a.kind != "store")
-        writes = added(a.cost for a in mine if a.kind == "store")
+        reads = added(a.cost for a in mine if a.kind not in _WRITES)
+        writes = added(a.cost for a in mine if a.kind in _WRITES)
         result.append(
             PointerTraffic(
                 pointer.pointer,
                 pointer.read_bytes,
                 pointer.write_bytes,
-                None if reads is None else reads * _SECTOR,
-                None if writes is None else writes * _SECTOR,
+                _asked(pointer.read_sharing, reads),
+                _asked(pointer.write_sharing, writes),
                 pointer.read_sharing,
                 pointer.write_sharing,
                 pointer.reason,
             )
         )
     return result
+
+
+def _asked(sharing: doc.Sharing | None, sectors: int | None) -> int | None:
+    """Bytes of all sectors that requests ask for."""
+    if sharing is not None:
+        return sharing.requested_bytes
+    return None if sectors is None else sectors * _SECTOR
 
 
 def again(asked: int | None, size: int, sharing: doc.Sharing | None) -> str:
