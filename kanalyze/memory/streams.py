@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kanalyze.address import parts
-from kanalyze.address.accesses import AccessValue
+from kanalyze.address.accesses import AccessValue, is_bulk
 from kanalyze.address.grid import THREAD, Condition, spread
 from kanalyze.address.parts import Array, Parts, TooLargeError, array_of
+from kanalyze.bulk import Told, placed, touched
 from kanalyze.launched import Launched
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.cutting import cut, cut_condition
@@ -81,7 +82,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """An access on its axes; ``lanes`` is None where blocks and threads do not part."""
+    """An access on its axes; ``lanes`` is None where blocks and threads do not part.
+
+    ``copies`` is what a bulk copy (TMA) is told, for which ``address`` says nothing.
+    """
 
     index: int
     access: AccessValue
@@ -91,6 +95,7 @@ class _Place:
     loops: tuple[int, ...]
     lanes: Array | None
     elsewhere: tuple[Array, ...]
+    copies: Told | None = None
 
     @property
     def counter(self) -> Counter:
@@ -266,24 +271,41 @@ class _Builder:
         return self.barriers[id(place.access.instruction)]
 
     def _place(self, index: int, access: AccessValue) -> _Place:
-        address, condition, axes = self.launched.place(access)
-        if self.blocks < self.all_blocks:
-            some = slice(0, self.blocks)
-            address = parts.of_arrays([cut(term, some) for term in address.terms.values()])
-            condition = cut_condition(condition, some)
-            axes = Occurrences((self.blocks, *axes.dimensions[1:]))
-        counter = Counter(ANYWHERE, address, condition, axes)
-        lanes, elsewhere = counter.split(address)
-        arrays = () if lanes is None else tuple(array_of(term) for term in elsewhere)
         loops = self.launched.loops(access)
+        if is_bulk(access.instruction, access.row):
+            copies, condition, axes = self.launched.copies(access)
+            numbers = tuple(self._cut(number) for number in copies.numbers)
+            copies = replace(copies, numbers=numbers)
+            condition, axes = self._cut_when(condition, axes)
+            return _Place(index, access, numbers[0], condition, axes, loops, None, (), copies)
+        address, condition, axes = self.launched.place(access)
+        address = self._cut(address)
+        condition, axes = self._cut_when(condition, axes)
+        lanes, elsewhere = Counter(ANYWHERE, address, condition, axes).split(address)
+        arrays = () if lanes is None else tuple(array_of(term) for term in elsewhere)
         return _Place(index, access, address, condition, axes, loops, lanes, arrays)
+
+    def _cut(self, value: Parts) -> Parts:
+        """A value over the blocks that are wanted."""
+        if self.blocks == self.all_blocks:
+            return value
+        some = slice(0, self.blocks)
+        return parts.of_arrays([cut(term, some) for term in value.terms.values()])
+
+    def _cut_when(self, when: Condition, axes: Occurrences) -> tuple[Condition, Occurrences]:
+        if self.blocks == self.all_blocks:
+            return when, axes
+        some = cut_condition(when, slice(0, self.blocks))
+        return some, Occurrences((self.blocks, *axes.dimensions[1:]))
 
     # ------------------------------------------------------------ columns
 
     def _columns(self, group: list[_Place], chunk: int) -> Iterator[_Column]:
         first = group[0]
         try:
-            pattern, base = self._by_classes(group)
+            pattern, base = (
+                self._by_classes(group) if first.copies is None else self._by_copies(first)
+            )
         except MixedError:
             pattern, base = self._by_lanes(group)
         position = self.position[first.access.block]
@@ -343,6 +365,47 @@ class _Builder:
             np.int64,
         )
         return numbers[class_of].reshape(extent), np.floor_divide(base, LINE)
+
+    def _by_copies(self, place: _Place) -> tuple[Array, Array]:
+        """Patterns and bases of a bulk copy: each block and iteration makes one, or none.
+
+        Raises:
+            TooLargeError: the threads of a block make different ones.
+        """
+        assert place.copies is not None
+        extent = [n for axis, n in enumerate(place.axes.dimensions) if axis != THREAD]
+        if math.prod(extent) > _MOST_ENTRIES:
+            raise TooLargeError
+        columns = []
+        for number in place.copies.numbers:
+            if any(THREAD in axes for axes in number.terms):
+                raise TooLargeError
+            columns.append(np.squeeze(parts.dense(number), THREAD))
+        features: list[Feature] = []
+        tree = place.counter.classify(place.condition, features)
+        arrays = [np.squeeze(made(feature), THREAD) for feature in features]
+        told = np.stack([np.broadcast_to(a, extent).reshape(-1) for a in columns], axis=1)
+        codes = np.zeros((len(told), len(arrays)), np.int64)
+        for index, array in enumerate(arrays):
+            codes[:, index] = np.broadcast_to(array, extent).reshape(-1)
+        rows, class_of = np.unique(codes, axis=0, return_inverse=True)
+        makes = np.array([bool(tree.lanes(rows[k : k + 1]).any()) for k in range(len(rows))])
+        copying = makes[class_of.reshape(-1)]
+        numbers = np.full(len(told), -1, np.int64)
+        bases = np.zeros(len(told), np.int64)
+        start, shape = placed(place.copies, told[copying])
+        kinds, kind_of = np.unique(
+            np.column_stack([np.mod(start, LINE), shape]), axis=0, return_inverse=True
+        )
+        if len(kinds) > _MOST_PATTERNS:
+            raise TooLargeError
+        patterns = np.array(
+            [self.patterns.number(touched(place.copies, int(k[0]), k[1:])) for k in kinds],
+            np.int64,
+        )
+        numbers[copying] = patterns[kind_of.reshape(-1)]
+        bases[copying] = np.floor_divide(start, LINE)
+        return numbers.reshape(extent), bases.reshape(extent)
 
     def _by_lanes(self, group: list[_Place]) -> tuple[Array, Array]:
         """The same lane by lane: each block and iteration has a pattern of its own."""
