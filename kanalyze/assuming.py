@@ -170,8 +170,9 @@ def _of_array(array: npt.NDArray[Any], text: str, file: str | None) -> Assumptio
         message = f"an array of {array.dtype}, expected whole numbers or floats of 1 to 8 bytes"
         raise InputError(message, file=file) if file else UsageError(message)
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    data = np.frombuffer(little.ravel(order="K").tobytes(), np.uint8)
-    padded = np.pad(data, (0, -len(data) % 8 or (0 if len(data) else 8)))
+    data = little.ravel(order="K").view(np.uint8)  # as it lies in memory
+    missing = -len(data) % 8 if len(data) else 8
+    padded = np.pad(data, (0, missing)) if missing else data
     return Assumption(
         text, "array", data=padded, length=len(data), dtype=array.dtype.name,
         element_bytes=array.dtype.itemsize,
