@@ -19,6 +19,7 @@ from kanalyze.bench.run import Outcome, Result
 from kanalyze.errors import KanalyzeError
 
 SCHEMA = "kanalyze.bench/1"
+_WHY = {"planned": "nothing is run (--dry-run)", "left": "it was not reached"}
 
 
 def planned(cases: Sequence[Case], folder: Path) -> dict[str, Any]:
@@ -44,10 +45,12 @@ def _document(
     result: Result,
 ) -> dict[str, Any]:
     unknown = [
-        {"field": f"launches[{index}].{name}", "reason": launch["reason"] or launch["status"]}
+        {
+            "field": f"launches[{index}].cold_us",
+            "reason": launch["reason"] or _WHY[launch["status"]],
+        }
         for index, launch in enumerate(launches)
-        for name in ("cold_us",)
-        if launch[name] is None
+        if launch["cold_us"] is None
     ]
     return {
         "schema": SCHEMA,
