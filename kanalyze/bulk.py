@@ -173,18 +173,32 @@ def mark(copies: Told, condition: Condition, shape: Occurrences, footprint: Foot
 
 def _patterns(copies: Told, places: Array) -> Iterator[tuple[Array, Array]]:
     """Addresses of copies that touch alike, with the offsets of the sectors that they touch."""
-    if copies.tensor is None:
-        for size in np.unique(places[:, 1]):
-            starts = places[places[:, 1] == size, 0]
-            offsets = np.append(np.arange(0, size, SECTOR), size - 1)
-            yield starts, offsets[:0] if size == 0 else offsets
-        return
-    start, number = tensor_boxes.inside(copies.tensor, places)
-    kinds, which = np.unique(np.column_stack([start % SECTOR, number]), axis=0, return_inverse=True)
+    start, shape = placed(copies, places)
+    kinds, which = np.unique(np.column_stack([start % SECTOR, shape]), axis=0, return_inverse=True)
     for index, kind in enumerate(kinds):
-        sectors = tensor_boxes.touched(copies.tensor, int(kind[0]), kind[1:])
+        sectors = touched(copies, int(kind[0]), kind[1:])
         if len(sectors):
             yield np.sort(start[which.reshape(-1) == index] - kind[0]), sectors * SECTOR
+
+
+def placed(copies: Told, places: Array) -> tuple[Array, Array]:
+    """Where copies begin (copies,), and what of them is within: see `touched`.
+
+    Args:
+        copies: what the instruction's copies are told.
+        places: their numbers (copies, numbers).
+    """
+    if copies.tensor is None:
+        return places[:, 0], places[:, 1:]
+    return tensor_boxes.inside(copies.tensor, places)
+
+
+def touched(copies: Told, start: int, shape: Array) -> Array:
+    """The distinct sectors, in rising order, of a copy that begins at an address."""
+    if copies.tensor is not None:
+        return tensor_boxes.touched(copies.tensor, start, shape)
+    size = int(shape[0])
+    return np.arange(start // SECTOR, (start + size - 1) // SECTOR + 1 if size else 0)
 
 
 def span(copies: Told) -> tuple[int, int]:

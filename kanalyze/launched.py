@@ -130,6 +130,10 @@ class Launched:
             return Cost(access, None, "too many different cases to evaluate")
         return Cost(access, counted, None, ideal, told.moved)
 
+    def copies(self, access: AccessValue) -> tuple[bulk.Told, Condition, Occurrences]:
+        """What a bulk copy is told, when it is made, and the axes of both (errors: see `place`)."""
+        return self._told(access)
+
     def _told(self, access: AccessValue) -> tuple[bulk.Told, Condition, Occurrences]:
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
