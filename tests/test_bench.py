@@ -171,7 +171,7 @@ def test_a_dry_run_follows_the_schema_and_is_a_line_a_launch() -> None:
     result = CliRunner().invoke(cli, ["bench", "gelu", "--set", "n=16,32", "--dry-run"])
     assert result.stdout.splitlines() == [
         "gelu-fp32-n16  grid 1 x 1 x 1, fit",
-        "gelu-fp32-n32  grid 1 x 1 x 1, report",
+        "gelu-fp32-n32  grid 1 x 1 x 1, fit",
         "2 launches; nothing was run",
     ]
 
