@@ -68,7 +68,8 @@ class Stream:
 
     Of each column: ``kind`` (READ, WRITE, ATOMIC), whether L1 keeps what it reads, and its burst.
     ``depth`` bursts are asked for ahead of the one in use. ``blocks`` is the number of blocks of
-    the launch, of which the first ``len(tiles_of)`` are here.
+    the launch, of which the first ``len(tiles_of)`` are here. ``accesses`` has the accesses that
+    each column is of, by their places among those of the kernel.
     """
 
     tiles: Tiles
@@ -78,6 +79,7 @@ class Stream:
     burst: npt.NDArray[np.int64]
     depth: int
     blocks: int
+    accesses: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +127,7 @@ class _Column:
     cached: bool
     pattern: Array
     base: Array
+    accesses: tuple[int, ...]
 
 
 @dataclass
@@ -206,7 +209,7 @@ class _Builder:
         self.patterns.lines.append(np.zeros(0, np.int64))
         self.patterns.masks.append(np.zeros(0, np.int64))
         every = np.zeros(self.blocks, np.int64)
-        return _Column((), (), READ, False, every, every)
+        return _Column((), (), READ, False, every, every, ())
 
     # ------------------------------------------------------------ pipelining, barriers
 
@@ -302,12 +305,21 @@ class _Builder:
 
     def _columns(self, group: list[_Place], chunk: int) -> Iterator[_Column]:
         first = group[0]
-        try:
-            pattern, base = (
-                self._by_classes(group) if first.copies is None else self._by_copies(first)
-            )
-        except MixedError:
-            pattern, base = self._by_lanes(group)
+        if first.copies is not None:
+            found = self._by_copies(first)
+        else:
+            try:
+                found = [self._by_classes(group)]
+            except MixedError:
+                found = [self._by_lanes(group)]
+        for pattern, base in found:
+            yield from self._iterations(group, chunk, pattern, base)
+
+    def _iterations(
+        self, group: list[_Place], chunk: int, pattern: Array, base: Array
+    ) -> Iterator[_Column]:
+        """A column for each iteration of the loops around a group of accesses."""
+        first = group[0]
         position = self.position[first.access.block]
         for iteration in np.ndindex(*first.axes.dimensions[THREAD + 1 :]):
             at: tuple[int, ...] = ()
@@ -321,6 +333,7 @@ class _Builder:
                 cached=first.cached,
                 pattern=pattern[(slice(None), *iteration)],
                 base=base[(slice(None), *iteration)],
+                accesses=tuple(place.index for place in group),
             )
 
     def _by_classes(self, group: list[_Place]) -> tuple[Array, Array]:
@@ -366,42 +379,55 @@ class _Builder:
         )
         return numbers[class_of].reshape(extent), np.floor_divide(base, LINE)
 
-    def _by_copies(self, place: _Place) -> tuple[Array, Array]:
-        """Patterns and bases of a bulk copy: each block and iteration makes one, or none.
-
-        Raises:
-            TooLargeError: the threads of a block make different ones.
-        """
+    def _by_copies(self, place: _Place) -> list[tuple[Array, Array]]:
+        """The same of a bulk copy, for each of the different ones that threads of a block make."""
         assert place.copies is not None
         extent = [n for axis, n in enumerate(place.axes.dimensions) if axis != THREAD]
         if math.prod(extent) > _MOST_ENTRIES:
             raise TooLargeError
-        columns = []
+        by_thread, elsewhere = [], []
         for number in place.copies.numbers:
-            if any(THREAD in axes for axes in number.terms):
+            lanes, others = place.counter.split(number)
+            if lanes is None:
                 raise TooLargeError
-            columns.append(np.squeeze(parts.dense(number), THREAD))
+            by_thread.append(lanes)
+            sums = np.zeros(extent, np.int64)
+            for term in others:
+                sums = sums + np.squeeze(array_of(term), THREAD)
+            elsewhere.append(sums.reshape(-1))
         features: list[Feature] = []
         tree = place.counter.classify(place.condition, features)
-        arrays = [np.squeeze(made(feature), THREAD) for feature in features]
-        told = np.stack([np.broadcast_to(a, extent).reshape(-1) for a in columns], axis=1)
-        codes = np.zeros((len(told), len(arrays)), np.int64)
-        for index, array in enumerate(arrays):
+        codes = np.zeros((math.prod(extent), len(features)), np.int64)
+        for index, feature in enumerate(features):
+            array = np.squeeze(made(feature), THREAD)
             codes[:, index] = np.broadcast_to(array, extent).reshape(-1)
         rows, class_of = np.unique(codes, axis=0, return_inverse=True)
-        makes = np.array([bool(tree.lanes(rows[k : k + 1]).any()) for k in range(len(rows))])
-        copying = makes[class_of.reshape(-1)]
-        numbers = np.full(len(told), -1, np.int64)
-        bases = np.zeros(len(told), np.int64)
-        start, shape = placed(place.copies, told[copying])
+        shape = (len(rows), len(by_thread[0]))
+        active = np.broadcast_to(tree.lanes(rows), shape)
+        makers = np.flatnonzero(active.any(axis=0))
+        kinds, kind_of = np.unique(np.stack(by_thread, axis=1)[makers], axis=0, return_inverse=True)
+        found = []
+        for which, kind in enumerate(kinds):
+            who = makers[kind_of.reshape(-1) == which]
+            copying = np.asarray(active[:, who].any(axis=1))[class_of.reshape(-1)]
+            told = np.stack(elsewhere, axis=1)[copying] + kind
+            found.append(self._copied(place.copies, told, copying, extent))
+        return found
+
+    def _copied(
+        self, copies: Told, told: Array, copying: npt.NDArray[np.bool_], extent: list[int]
+    ) -> tuple[Array, Array]:
+        """Patterns and bases of copies, at the blocks and iterations that make one."""
+        numbers = np.full(len(copying), -1, np.int64)
+        bases = np.zeros(len(copying), np.int64)
+        start, shape = placed(copies, told)
         kinds, kind_of = np.unique(
             np.column_stack([np.mod(start, LINE), shape]), axis=0, return_inverse=True
         )
         if len(kinds) > _MOST_PATTERNS:
             raise TooLargeError
         patterns = np.array(
-            [self.patterns.number(touched(place.copies, int(k[0]), k[1:])) for k in kinds],
-            np.int64,
+            [self.patterns.number(touched(copies, int(k[0]), k[1:])) for k in kinds], np.int64
         )
         numbers[copying] = patterns[kind_of.reshape(-1)]
         bases[copying] = np.floor_divide(start, LINE)
@@ -458,6 +484,7 @@ class _Builder:
             burst=bursts,
             depth=depth,
             blocks=self.all_blocks,
+            accesses=tuple(column.accesses for column in columns),
         )
 
 

@@ -16,9 +16,15 @@ from collections.abc import Mapping
 from kanalyze.models.coalescing import SECTOR
 
 LEVELS = ("l1", "l2", "hbm")
-_WRITTEN = ("global_store_sectors", "global_atomic_sectors", "global_reduction_sectors")
+_WRITTEN = (
+    "global_store_sectors",
+    "global_atomic_sectors",
+    "global_reduction_sectors",
+    "bulk_store_sectors",
+    "bulk_reduction_sectors",
+)
 _CROSSING = {
-    "l1": ("global_load_sectors", *_WRITTEN),
+    "l1": ("global_load_sectors", "bulk_load_sectors", *_WRITTEN),
     "l2": ("l1_miss_sectors", *_WRITTEN),
 }
 
