@@ -11,16 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.address.grid import UnknownValueError
-from kanalyze.address.parts import TooLargeError
-from kanalyze.address.value import pointer_of
+import numpy as np
+
+from kanalyze.address import parts
+from kanalyze.address.accesses import AccessValue
+from kanalyze.address.grid import UnknownValueError, both, comparison, either
+from kanalyze.address.parts import Array, Parts, TooLargeError
+from kanalyze.address.value import array_of, in_order, pointer_of
 from kanalyze.assuming import DRAWS, Assumption
 from kanalyze.contents import arrays_of
 from kanalyze.errors import InputError, UsageError
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
+from kanalyze.models.warps import Lanes, Rule, count
 from kanalyze.report import traffic_document as doc
+from kanalyze.stretches import stretches
 
+
+def _nothing(addresses: Array, lanes: Lanes) -> Array:
+    return np.zeros(len(addresses), np.int64)
+
+
+_EXECUTED = Rule(1, _nothing)
 _COUNTERS = {
     "load": ("load",),
     "async_copy": ("load",),
@@ -79,7 +91,7 @@ def check(launched: Launched) -> None:
         if param is None or param.value is None or data is None or data.length is None:
             continue
         try:
-            times = launched.outside(access, param.value, param.value + data.length)
+            times = _outside(launched, access, param.value, param.value + data.length)
         except (UnknownValueError, TooLargeError):
             continue
         if times:
@@ -94,11 +106,49 @@ def check(launched: Launched) -> None:
             raise UsageError(message)
 
 
+def _outside(launched: Launched, access: AccessValue, low: int, high: int) -> int:
+    """How often a thread accesses something below address ``low``, or ``high`` and beyond.
+
+    Raises:
+        UnknownValueError, TooLargeError: the addresses are not known, or too many.
+    """
+    total = 0
+    for some in stretches(launched, access) or [launched]:
+        where, condition, shape = some.place(access)
+        last = high - (access.row.bytes_per_thread or 1)
+        above = comparison("negative", parts.add(parts.scale(where, -1), _number(last, where)))
+        below = comparison("negative", parts.add(where, _number(-low, where)))
+        beyond = both(condition, either(above, below))
+        total += count(_EXECUTED, _number(0, where), beyond, shape).threads
+    return total
+
+
+def _number(value: int, like: Parts) -> Parts:
+    return parts.number(value, like.dimensions)
+
+
+def _drawn(launched: Launched, access: AccessValue) -> tuple[bool, bool]:
+    """Whether when an access is made, and where, depends on array elements that are drawn."""
+    names = {name for name, data in launched.arrays.items() if data.drawn}
+    values = [launched.executed[access.block]]
+    values += [access.condition] if access.condition is not None else []
+    for loop in launched.cfg.loops:
+        if access.block in loop.body:
+            trip = launched.found.solved.trips[loop.header]
+            values += [launched.executed[loop.header]]
+            values += [v for v in (trip.count, trip.goes_on) if v is not None]
+    when, where = (
+        any(node.op == "load" and array_of(node) in names for node in in_order(some))
+        for some in (values, [access.address])
+    )
+    return when, where
+
+
 def concerned(launched: Launched) -> set[str]:
     """The counters that depend on elements that are drawn."""
     found: set[str] = set()
     for access in launched.found.accesses:
-        when, where = launched.drawn(access)
+        when, where = _drawn(launched, access)
         spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
         stems = [f"{s}_{kind}" for s in spaces for kind in _COUNTERS.get(access.row.kind, ())]
         if when:

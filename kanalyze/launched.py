@@ -14,7 +14,7 @@ from kanalyze.address.accesses import AccessValue, Addresses, is_bulk
 from kanalyze.address.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
 from kanalyze.address.parts import Array, Parts, TooLargeError
 from kanalyze.address.reach import reach
-from kanalyze.address.value import Value, array_of, in_order, leaves
+from kanalyze.address.value import Value, leaves
 from kanalyze.contents import contents_of, maps_of, unwritten
 from kanalyze.launch import Launch
 from kanalyze.models import banks, coalescing
@@ -32,6 +32,7 @@ from kanalyze.models.warps import (
 )
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.stretches import added, stretches
 
 _SHARED_ALIGNMENT = 128  # dynamic shared memory begins at a multiple of it
 
@@ -94,6 +95,7 @@ class Launched:
         self.addresses = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
+        self.stretch: tuple[int, int] | None = None  # first block and number of blocks
 
     # ------------------------------------------------------------ what callers use
 
@@ -112,13 +114,24 @@ class Launched:
         if rule is None:
             return Cost(access, None, f"no rule for {access.instruction.opcode}")
         try:
-            return Cost(access, count(rule, *self.place(access)), None)
+            return Cost(access, self._counted(rule, access), None)
         except UnknownValueError as error:
             return Cost(access, None, str(error))
         except TooLargeError:
             return Cost(access, None, "too many different cases to evaluate")
         except MisalignedError as error:
             return Cost(access, None, str(error))
+
+    def _counted(self, rule: Rule, access: AccessValue) -> Counted:
+        some = stretches(self, access)
+        if some:
+            return added([stretch._counted(rule, access) for stretch in some])
+        return count(rule, *self.place(access))
+
+    def begin_at(self, first: int, blocks: int) -> None:
+        """From now on be only so many blocks of the launch, from ``first`` on."""
+        self.stretch = (first, blocks)
+        self._grids, self._runs = {}, {}
 
     def _bulk_cost(self, access: AccessValue) -> Cost:
         try:
@@ -218,8 +231,9 @@ class Launched:
         if is_bulk(access.instruction, access.row):
             bulk.mark(*self._told(access), footprint)
             return
-        for found in classes(*self.place(access)):
-            footprint.mark(*found)
+        for some in stretches(self, access) or [self]:
+            for found in classes(*some.place(access)):
+                footprint.mark(*found)
 
     def place(self, access: AccessValue) -> tuple[Parts, Condition, Occurrences]:
         """The address, when it is accessed, and the extents of the axes that both vary over.
@@ -247,48 +261,21 @@ class Launched:
         """The headers of the loops around an access, outermost first: the axes of `place`."""
         return tuple(self._grid(access.block)[0].loops)
 
-    def outside(self, access: AccessValue, low: int, high: int) -> int:
-        """How often a thread accesses something below address ``low``, or ``high`` and beyond.
-
-        Raises:
-            UnknownValueError, TooLargeError: the addresses are not known, or too many.
-        """
-        grid, _ = self._grid(access.block)
-        where, condition, _ = self.place(access)
-        above = grid.beyond(where, high - (access.row.bytes_per_thread or 1) + 1)
-        below = grid.beyond(parts.scale(where, -1), 1 - low)
-        return self._executions(grid, both(condition, either(above, below))).threads
-
-    def drawn(self, access: AccessValue) -> tuple[bool, bool]:
-        """Whether when an access is made, and where, depends on array elements that are drawn."""
-        names = {name for name, data in self.arrays.items() if data.drawn}
-        if not names:
-            return False, False
-        values = [self.executed[access.block]]
-        values += [access.condition] if access.condition is not None else []
-        for loop in self.cfg.loops:
-            if access.block in loop.body:
-                trip = self.found.solved.trips[loop.header]
-                values += [self.executed[loop.header]]
-                values += [v for v in (trip.count, trip.goes_on) if v is not None]
-        when, where = (
-            any(node.op == "load" and array_of(node) in names for node in in_order(some))
-            for some in (values, [access.address])
-        )
-        return when, where
-
     def span(self, access: AccessValue) -> tuple[int, int]:
         """The lowest and the highest address that the access can have, whatever its condition."""
         if is_bulk(access.instruction, access.row):
             return bulk.span(self._told(access)[0])
-        grid, _ = self._grid(access.block)
-        where = grid.value(access.address)
-        return where.low, where.high
+        found = []
+        for some in stretches(self, access) or [self]:
+            where = some._grid(access.block)[0].value(access.address)
+            found.append((where.low, where.high))
+        return min(low for low, _ in found), max(high for _, high in found)
 
     # ------------------------------------------------------------ axes and conditions
 
     def _shape(self, grid: Grid) -> Occurrences:
-        blocks, threads = math.prod(self.launch.grid), math.prod(self.launch.block)
+        threads = math.prod(self.launch.block)
+        blocks = math.prod(self.launch.grid) if self.stretch is None else self.stretch[1]
         return Occurrences((blocks, threads, *grid.loops.values()))
 
     def _reached(self, grid: Grid, block: int) -> Condition:
@@ -358,7 +345,7 @@ class Launched:
         launch = self.launch
         return Grid(
             launch.grid, launch.block, self.params, self.addresses, loops, self.arrays,
-            launch.cluster or (1, 1, 1),
+            launch.cluster or (1, 1, 1), self.stretch,
         )  # fmt: skip
 
 

@@ -312,6 +312,7 @@ class _Axes(Launched):
         self.addresses = {}
         self._grids = {}
         self._runs = {}
+        self.stretch = None
         self.headers = {loop.header for loop in cfg.loops}
 
     def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | str:

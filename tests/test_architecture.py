@@ -19,7 +19,7 @@ PACKAGE = ROOT / "kanalyze"
 
 LAYERS = [
     ("cli", "__main__"),
-    ("checking",),
+    ("checking", "versus"),
     ("bench",),
     ("estimating",),
     ("predicted",),
@@ -29,7 +29,7 @@ LAYERS = [
     ("timing",),
     ("memory",),
     ("launched", "sass_launched"),
-    ("bulk", "contents"),
+    ("bulk", "contents", "stretches"),
     ("listing", "naming", "sass_section"),
     ("report", "ttir"),
     ("models",),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kanalyze import InputError, Launch, UsageError, estimate, parse_ptx
+from kanalyze import InputError, Launch, UsageError, estimate, parse_ptx, stretches
 from kanalyze.assuming import DRAWS, assume, parse
 from kanalyze.cli.app import cli
 from kanalyze.launch import LaunchParam
@@ -434,3 +434,18 @@ def test_the_command_line(tmp_path: Path) -> None:
     code, _, message = traffic("--assume", f"index_ptr={tmp_path / 'no.npy'}")
     assert code == 3
     assert "no.npy" in message
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_launch_in_stretches_of_blocks_is_counted_alike(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, launch, _ = launch_of(case, "sm_90")
+    values, assumed = CASES[case][4:]
+    given = {str(i): values[i] for i in assumed}
+    whole = estimate(result, launch, assume=given)
+    monkeypatch.setattr(stretches, "_THREADS", 256)
+    cut = estimate(result, launch, assume=given)
+    assert cut.accesses == whole.accesses
+    assert cut.counters == whole.counters
+    assert cut.compulsory == whole.compulsory

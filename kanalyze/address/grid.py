@@ -127,6 +127,7 @@ class Grid:
             outermost first.
         arrays: pointer parameter → what its array is assumed to hold.
         cluster: blocks of a cluster.
+        stretch: the first block and the number of blocks, where it is not the whole launch.
     """
 
     grid: Triple
@@ -136,6 +137,7 @@ class Grid:
     loops: Mapping[int, int]
     arrays: Mapping[str, Assumption] = field(default_factory=dict)
     cluster: Triple = (1, 1, 1)
+    stretch: tuple[int, int] | None = None
     _values: dict[Value, Parts | Condition] = field(default_factory=dict)
 
     @property
@@ -197,7 +199,9 @@ class Grid:
                 raise UnknownValueError(f"a {node.op} leaf")
 
     def _special(self, name: str) -> Parts:
-        found = Specials(self.grid, self.block, self.cluster, self.dimensions).of(name)
+        found = Specials(self.grid, self.block, self.cluster, self.dimensions, self.stretch).of(
+            name
+        )
         if found is None:
             raise UnknownValueError(f"%{name} is not evaluated")
         return found

@@ -21,12 +21,14 @@ class Specials:
     Args:
         grid, block, cluster: extents of the launch (a cluster of 1 block: none).
         dimensions: number of axes.
+        stretch: the first block and the number of blocks, where it is not the whole launch.
     """
 
     grid: Triple
     block: Triple
     cluster: Triple
     dimensions: int
+    stretch: tuple[int, int] | None = None
 
     def of(self, name: str) -> Parts | None:
         """The numbers of a register, named without the ``%``; None if it is not evaluated."""
@@ -56,6 +58,9 @@ class Specials:
         if sides[index] == 1:
             return parts.number(0, self.dimensions)
         inner, outer = math.prod(sides[:index]), math.prod(sides[index + 1 :])
+        if along == BLOCK and self.stretch is not None:
+            first, count = self.stretch
+            return self._along(BLOCK, np.arange(first, first + count) // inner % sides[index])
         if inner == outer == 1:
             return parts.steps(along, self.dimensions, sides[index])
         places = np.arange(sides[index])[:, None]
