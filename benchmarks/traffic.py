@@ -3,7 +3,8 @@
 Ratios in one run: a GeLU of 2^30 elements against one of 2^26, and the work that sharing between
 blocks adds. Then launches one by one, each in a process of its own that has loaded everything: the
 time that the estimate takes (of the processor, of the clock), the part of it that runs other
-programs (assembler, disassembler), and the peak of memory. Records are folders, files or archives
+programs (assembler, disassembler), and the peak of memory. What is measured is counting; with
+``--simulate`` the caches and the time are estimated, too. Records are folders, files or archives
 as ``kanalyze check`` reads them; without any, those under ``samples/``.
 """
 
@@ -61,16 +62,16 @@ def ratios(repeat: int) -> list[str]:
     """GeLU of 2^30 over 2^26, and estimates without sharing over those with it."""
     missed = []
     small, large = (compiled("gelu", {"n": 1 << bits}) for bits in (26, 30))
-    one, other = (seconds(lambda c=c: estimate(c), repeat) for c in (small, large))
+    one, other = (seconds(lambda c=c: estimate(c, simulate=False), repeat) for c in (small, large))
     print(f"gelu 2^30 over 2^26: {other / one:.2f} ({1e3 * other:.1f} ms, {1e3 * one:.1f} ms)")
     if other > MOST_RATIO * one:
         missed.append(f"gelu of 2^30 takes {other / one:.2f} times as long as of 2^26")
     for name, settings in LAUNCHES:
         target = compiled(name, settings)
-        whole = seconds(lambda t=target: estimate(t), repeat)
+        whole = seconds(lambda t=target: estimate(t, simulate=False), repeat)
         shared = totals.shared
         totals.shared = lambda *_: "left out"  # type: ignore[assignment]
-        without = seconds(lambda t=target: estimate(t), repeat)
+        without = seconds(lambda t=target: estimate(t, simulate=False), repeat)
         totals.shared = shared
         print(f"sharing adds {1e3 * (whole - without):.0f} ms to {1e3 * without:.0f} ms: "
               f"{described(name, settings)}")  # fmt: skip
@@ -82,11 +83,11 @@ def described(name: str, settings: dict[str, int]) -> str:
     return f"{name} {' '.join(f'{key}={value}' for key, value in settings.items())}"
 
 
-def launches(paths: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def launches(paths: list[str], simulate: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Names of launches and what estimates them."""
     for name, settings in LAUNCHES:
         target = compiled(name, settings)
-        yield described(name, settings), lambda t=target: estimate(t)
+        yield described(name, settings), lambda t=target: estimate(t, simulate=simulate)
     for path in paths:
         records, skipped = read_records(path)
         for item in skipped:
@@ -94,7 +95,9 @@ def launches(paths: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
         for record in records:
             yield (
                 record.case,
-                lambda r=record: estimate(r.module, r.launch, kernel=r.entry, cubin=r.cubin),
+                lambda r=record: estimate(
+                    r.module, r.launch, kernel=r.entry, cubin=r.cubin, simulate=simulate
+                ),
             )
 
 
@@ -131,11 +134,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("records", nargs="*", default=[str(path) for path in SAMPLES])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--simulate", action="store_true")
     options = parser.parse_args()
     missed = ratios(options.repeat)
     print(f"\n{'cpu s':>7} {'clock s':>8} {'programs s':>11} {'peak MB':>8}  launch")
     rows = []
-    for name, work in launches(options.records):
+    for name, work in launches(options.records, options.simulate):
         found = alone(work)
         if "error" in found:
             print(f"{'':37}  {name}: {found['error']}")

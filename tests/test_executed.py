@@ -102,13 +102,24 @@ def estimated(body: str, n: int, blocks: int) -> tuple[doc.Traffic, Trace]:
     data = np.zeros(96 * blocks * 4, np.uint32)
     indices = [(block, 0, 0) for block in range(blocks)]
     trace = run(text, "k", (blocks, 1, 1), (96, 1, 1), [(PLACE, data), n], indices)
-    return estimate(parse_ptx(text), launch), trace
+    return estimate(parse_ptx(text), launch, simulate=False), trace
 
 
 @pytest.mark.parametrize("n", [0, 1, 33, 150, 288, 1000])
 @pytest.mark.parametrize("body", BODIES)
 def test_branches_and_bytes_equal_those_of_the_trace(body: str, n: int) -> None:
     found, trace = estimated(body, n, 3)
+    executed, split = branches_of(trace)
+    for branch in found.branches:
+        assert branch.reason is None
+        assert branch.executed_warps == executed.pop(branch.line, 0)
+        assert branch.divergent_warps == split[branch.line]
+    assert not executed
+    assert moved(found) == traced(trace)
+
+
+def branches_of(trace: Trace) -> tuple[dict[int, int], dict[int, int]]:
+    """Warps that execute each branch, and those that take both sides, by line."""
     executed: dict[int, int] = defaultdict(int)
     split: dict[int, int] = defaultdict(int)
     for record in trace.branches:
@@ -116,12 +127,7 @@ def test_branches_and_bytes_equal_those_of_the_trace(body: str, n: int) -> None:
         executed[record.line] += int(reached.any(axis=1).sum())
         both = taken.any(axis=1) & (reached & ~taken).any(axis=1)
         split[record.line] += int(both.sum())
-    for branch in found.branches:
-        assert branch.reason is None
-        assert branch.executed_warps == executed.pop(branch.line, 0)
-        assert branch.divergent_warps == split[branch.line]
-    assert not executed
-    assert moved(found) == traced(trace)
+    return executed, split
 
 
 def moved(found: doc.Traffic) -> dict[tuple[str, str], int | None]:
@@ -133,21 +139,31 @@ def moved(found: doc.Traffic) -> dict[tuple[str, str], int | None]:
     }
 
 
-KINDS = {"ld": "load", "st": "store", "cp": "async_copy", "atom": "atomic", "red": "reduction"}
+KINDS = {
+    "ldmatrix": "load",
+    "stmatrix": "store",
+    "ld": "load",
+    "st": "store",
+    "cp": "async_copy",
+    "atom": "atomic",
+    "red": "reduction",
+}
 
 
 def traced(trace: Trace) -> dict[tuple[str, str], int]:
     total: dict[tuple[str, str], int] = defaultdict(int)
     for record in trace.accesses:
         parts = record.opcode.split(".")
-        space = "global" if parts[0] == "cp" else parts[1]
+        space, size = ("global" if parts[0] == "cp" else parts[1]), record.bytes
+        if parts[0] in ("ldmatrix", "stmatrix"):  # a register of each thread for each matrix
+            space, size = "shared", 4 * int(next(p for p in parts if p in ("x1", "x2", "x4"))[1])
         if space == "param":
             continue
         active = record.active
         if record.source_size is not None:
             active = active & (record.source_size > 0)
         if active.any():
-            total[space, KINDS[parts[0]]] += int(active.sum()) * record.bytes
+            total[space, KINDS[parts[0]]] += int(active.sum()) * size
     return dict(total)
 
 
@@ -160,17 +176,41 @@ def test_what_is_split_is_told() -> None:
     assert "1 branch splits no warp" in render(found)
 
 
+pytest.importorskip("triton")
+from tests.test_launched import CASES, compiled_of, launch_of  # noqa: E402
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[3]}-{'-'.join(map(str, c[1]))}")
+def test_bundled_kernels_equal_their_traces(case: Any) -> None:
+    compiled = compiled_of(case)
+    launch, values = launch_of(compiled, 0)
+    x, y, z = launch.grid
+    indices = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+    trace = run(compiled.ptx, compiled.name, launch.grid, launch.block, values, indices)
+    found = estimate(compiled, launch, simulate=False)
+    executed, split = branches_of(trace)
+    for branch in found.branches:
+        if branch.reason is not None:
+            assert "mbarrier" in branch.reason
+            continue
+        assert branch.executed_warps == executed[branch.line]
+        assert branch.divergent_warps == split[branch.line]
+    spaces = {(space, kind): size for (space, kind), size in traced(trace).items()}
+    for (space, kind), size in moved(found).items():
+        assert size == spaces[space, kind], (space, kind)
+
+
 def test_a_sum_in_two_orders() -> None:
     """By hand: of 8 warps a block, 8 are split in 5 steps, then 4, 2, 1; or one in each of 5."""
     path = ROOT / "samples" / "cuda" / "reduce.ptx"
     launch = Launch.from_record(path.with_suffix(".json"))
-    found = estimate(path, launch)
+    found = estimate(path, launch, simulate=False)
     splits = [b.divergent_warps for b in found.branches]
     assert splits == [1024 * n for n in (8, 8, 8, 8, 8, 4, 2, 1, 1)]
     assert {b.executed_warps for b in found.branches} == {8 * 1024}
     text = " ".join(render(found, width=200).split())
     assert "8 branches, reduce.cu:19, PTX lines 56-154: 48,128 of 65,536 warp executions" in text
-    halves = estimate(path, launch, kernel="reduce_halves").branches
+    halves = estimate(path, launch, kernel="reduce_halves", simulate=False).branches
     assert [b.divergent_warps for b in halves] == [1024 * n for n in (0, 0, 0, 1, 1, 1, 1, 1, 1)]
 
 
@@ -187,7 +227,7 @@ ret;
 """
     )
     params = (LaunchParam("x", "*fp32", PLACE), LaunchParam("n", "i32", 5))
-    found = estimate(parse_ptx(text), Launch("k", (2, 1, 1), (96, 1, 1), params))
+    found = estimate(parse_ptx(text), Launch("k", (2, 1, 1), (96, 1, 1), params), simulate=False)
     (branch,) = found.branches
     assert (branch.executed_warps, branch.divergent_warps) == (6, None)
     assert branch.reason is not None
@@ -208,7 +248,7 @@ def test_spills_are_those_of_the_machine_code() -> None:
     )
     text = f"{head}{loads}bar.sync 0;\n{stores}ret;\n}}\n"
     params = (LaunchParam("x", "*fp32", PLACE), LaunchParam("n", "i32", 5))
-    found = estimate(parse_ptx(text), Launch("k", (4, 1, 1), (96, 1, 1), params))
+    found = estimate(parse_ptx(text), Launch("k", (4, 1, 1), (96, 1, 1), params), simulate=False)
     spills = found.bytes_by_space["spill"]
     threads = 4 * 96
     assert spills["store"] is not None
@@ -222,6 +262,7 @@ def test_intensity_by_level() -> None:
     sectors: dict[str, int | None] = {
         "global_load_sectors": 100, "global_store_sectors": 20, "global_atomic_sectors": 3,
         "global_reduction_sectors": 2, "l1_miss_sectors": 40,
+        "bulk_load_sectors": 0, "bulk_store_sectors": 0, "bulk_reduction_sectors": 0,
     }  # fmt: skip
     found: dict[str, Any] = intensity(64_000.0, sectors, 1000)
     assert found == {"l1": 64_000 / (125 * 32), "l2": 64_000 / (65 * 32), "hbm": 64.0}

@@ -14,10 +14,11 @@ from kanalyze.report import traffic_document as doc
 from kanalyze.tensormap import TensorMap
 from tests.test_reuse import check
 from tests.test_tensor_copies import (
+    ENTRY,
+    HEAD,
     LOAD,
     PLACES,
     a_map,
-    by_hand,
     compiled,
     described,
     runs,
@@ -37,6 +38,18 @@ def compare(sharing: doc.Sharing | None, copies: Iterable[list[set[int]]]) -> No
     check(sharing, (Counter(blocks.values()), sizes, sum(asked for _, asked in by_block)))
 
 
+def counted(body: str, blocks: int, tensor: TensorMap | None = None) -> doc.PointerBytes:
+    """The pointer of a kernel by hand with some blocks of 64 threads."""
+    params = (
+        LaunchParam("map", "tensormap", None, tensor_map=tensor),
+        LaunchParam("x", "*i8", PLACES + 48), LaunchParam("n", "i32", 0),
+    )  # fmt: skip
+    launch = Launch("k", (blocks, 1, 1), (64, 1, 1), params)
+    text = HEAD + ENTRY.replace("BODY", body)
+    (pointer,) = estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
+    return pointer
+
+
 def boxes(tensor: TensorMap, corners: Iterable[list[Corner]]) -> list[list[set[int]]]:
     return [[sectors(tensor, corner) for corner in some] for some in corners]
 
@@ -54,7 +67,7 @@ def test_boxes_of_all_kinds(seed: int) -> None:
     for i, (step, first) in enumerate(zip(steps, firsts, strict=True)):
         body += f"mad.lo.s32 %c{i}, %r1, {step}, {first}; "
     body += "add.s32 %c0, %c0, %r7; @%p2 " + LOAD.format(tensor.rank, "", names, "")
-    (pointer,) = by_hand(body, blocks, tensor).compulsory.pointers
+    pointer = counted(body, blocks, tensor)
     corners = [
         [
             (block * steps[0] + firsts[0] + 8 * thread,
@@ -81,7 +94,9 @@ def test_a_matrix_product(arch: int) -> None:
     text = compiled("matmul", signature, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, arch)
     params = [*described("a", a), *described("b", b), *described("c", c)]
     launch = Launch("matmul", (2, 2, 1), (128, 1, 1), (*params, LaunchParam("K", "i32", 200)))
-    pointers = {p.pointer: p for p in estimate(parse_ptx(text), launch).compulsory.pointers}
+    pointers = {
+        p.pointer: p for p in estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
+    }
     blocks = [(i, j) for i in range(2) for j in range(2)]
     compare(
         pointers["a"].read_sharing,
@@ -105,7 +120,7 @@ def test_runs_of_bytes(size: str) -> None:
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
         f"[%r3], [%rd5], {size}, [%r4];"
     )
-    (pointer,) = by_hand(body, 20).compulsory.pointers
+    pointer = counted(body, 20)
     places = [(PLACES + 48 + 80 * i, 160 if size == "160" else 16 * i) for i in range(20)]
     compare(pointer.read_sharing, [[touched] for touched in runs(places)])
 
@@ -114,7 +129,7 @@ def test_many_alike_blocks_are_compared() -> None:
     """65,536 rows of an array, one a block."""
     tensor = TensorMap(PLACES, 4, (64, 1 << 16), (256,), (64, 1), (1, 1)).checked()
     body = ".reg .b32 %c; mov.b32 %c, 0; @%p1 " + LOAD.format(2, "", "%c, %r1", "")
-    (pointer,) = by_hand(body, 1 << 16, tensor).compulsory.pointers
+    pointer = counted(body, 1 << 16, tensor)
     assert pointer.read_sharing is not None
     (share,) = pointer.read_sharing.shares
     assert (share.most_blocks, share.bytes) == (1, 1 << 24)
