@@ -100,6 +100,8 @@ class Compiled:
         kernel: the bundled kernel's name, or None.
         triton_version: for example ``3.9.0``.
         notes: choices that were made for the caller, and Triton's warnings.
+        shape: for a file that describes its launches, the value of each name of the shape.
+        dtype: for such a file, the element type.
     """
 
     name: str
@@ -121,6 +123,8 @@ class Compiled:
     kernel: str | None
     triton_version: str
     notes: tuple[str, ...] = field(default=())
+    shape: dict[str, int] = field(default_factory=dict)
+    dtype: str | None = None
 
     @cached_property
     def sass(self) -> str:
@@ -258,6 +262,8 @@ class _Request:
     values: dict[str, Any]
     grid: tuple[int, ...] | None = None
     notes: list[str] = field(default_factory=list)
+    shape: dict[str, int] = field(default_factory=dict)
+    dtype: str | None = None
 
 
 def _planned(
@@ -298,7 +304,9 @@ def _planned(
         else:
             arguments[name] = with_value(parameter, stated, value)
     check_complete(kernel.name, kernel.parameters, arguments)
-    return _Request(arguments, options, values, tuple(plan.grid))
+    return _Request(
+        arguments, options, values, tuple(plan.grid), shape=dict(plan.shape), dtype=plan.dtype
+    )
 
 
 def _plain(value: object) -> str | int:
@@ -432,6 +440,8 @@ def _compiled(
         kernel=bundled.name if bundled else None,
         triton_version=triton_version,
         notes=(*request.notes, *output.warnings),
+        shape=request.shape,
+        dtype=request.dtype,
     )
 
 

@@ -112,18 +112,23 @@ def subjects_of(
             yield from of_file
             return
     if not isinstance(target, Compiled):
-        target = compile_kernel(
-            str(target),
-            arch=options.arch,
-            dtype=options.dtype,
-            settings=options.settings,
-            num_warps=options.num_warps,
-            num_stages=options.num_stages,
-            signature=options.signature,
-        )
+        target = compiled_for(str(target), options)
     name = f"{target.name}.ptx"
     for module in parse_ptx_modules(target.ptx, name):
         yield Subject(module, name, target, launch, target.notes)
+
+
+def compiled_for(target: str, options: Settings) -> Compiled:
+    """Compile a target as its options say; errors: see `kanalyze.compile_kernel`."""
+    return compile_kernel(
+        target,
+        arch=options.arch,
+        dtype=options.dtype,
+        settings=options.settings,
+        num_warps=options.num_warps,
+        num_stages=options.num_stages,
+        signature=options.signature,
+    )
 
 
 def _of_file(target: str, options: Settings, launch: Launch | None) -> Iterator[Subject] | None:

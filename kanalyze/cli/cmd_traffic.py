@@ -10,6 +10,7 @@ import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
+from kanalyze.cli.comparing import Compared, compare_options
 
 if TYPE_CHECKING:
     from kanalyze.compile import Compiled
@@ -57,6 +58,7 @@ def _factors(
     callback=_factors,
     help="Estimate with another rate: hbm=2x, l2, link, clock, tensor or issue.",
 )
+@compare_options
 @click.option("--exact", is_flag=True, help="Only what is counted: no caches, HBM and time.")
 @click.option(
     "--every",
@@ -78,6 +80,7 @@ def command(
     device: str | None,
     kernel: str | None,
     what_if: dict[str, float],
+    compared: Compared,
     exact: bool,
     every: bool,
     lenient: bool,
@@ -87,7 +90,7 @@ def command(
     pager: bool,
     file: str | None,
 ) -> int:
-    """What one launch moves, and how long it takes: sectors, bank conflicts, L2, HBM, time.
+    """What one launch moves and how long it takes: sectors, bank conflicts, L2, HBM, time.
 
     Computed from the addresses, without a GPU: what Nsight Compute would count. What L1, L2 and HBM
     move, and the time, are estimates: the launch is simulated on a model of the GPU. A bundled
@@ -101,7 +104,16 @@ def command(
       kanalyze traffic --launch records/softmax_8192x781.json
       kanalyze traffic kernel.ptx --launch record.json --format json
       kanalyze traffic --launch gather.json --assume index=uniform:0:50000
+      kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
+      kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
+    if compared:
+        if assume or kernel or every or lenient:
+            words = "--assume, --kernel, --every and --lenient are for one launch"
+            raise click.UsageError(f"{words}, not for --versus and --over")
+        comparison, code = compared.run(target, options, device, what_if, simulate=not exact)
+        compared.deliver(comparison, format_, color, width, pager, file)
+        return code
     from kanalyze.estimating import estimate
 
     launch = options.launch()

@@ -70,9 +70,10 @@ class TargetOptions:
         return Launch.from_record(self.record)
 
 
-def _settings(
+def settings_of(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
+    """Texts NAME=VALUE as a dict."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -134,7 +135,7 @@ _TARGET = _all(
         "settings",
         metavar="NAME=VALUE",
         multiple=True,
-        callback=_settings,
+        callback=settings_of,
         help="A shape, scalar argument or constexpr: --set M=4096. Repeatable.",
     ),
     click.option(
@@ -267,20 +268,11 @@ def compilable(target: str, options: TargetOptions, command: str) -> str:
 
 def compiled(target: str, options: TargetOptions) -> Compiled:
     """Compile a target with the options given."""
-    from kanalyze.compile import compile_kernel
     from kanalyze.inputs import is_pipe
+    from kanalyze.pipeline import compiled_for
 
     is_pipe(target)  # refuses devices that have no end, and names that are too long
-    settings = options.compile_settings()
-    return compile_kernel(
-        target,
-        arch=settings.arch,
-        dtype=settings.dtype,
-        settings=settings.settings,
-        num_warps=settings.num_warps,
-        num_stages=settings.num_stages,
-        signature=settings.signature,
-    )
+    return compiled_for(target, options.compile_settings())
 
 
 def facts_of(result: Compiled) -> str:

@@ -98,12 +98,13 @@ def _time(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     if time.interval_us:
         low, high = min(time.interval_us), max(time.interval_us)
         spread = f" (between {decimal(low)} and {decimal(high)})"
-    why: list[Segment] = [(", bound by ", ""), (_name(time.bound_by), "warn")]
+    why: list[Segment] = [(", bound by ", ""), (bound_name(time.bound_by), "warn")]
     if time.next_bound is not None and time.next_share is not None:
-        why.append((f"; next {_name(time.next_bound)}, {percent(100 * time.next_share)} of it", ""))
+        share = percent(100 * time.next_share)
+        why.append((f"; next {bound_name(time.next_bound)}, {share} of it", ""))
     yield "time", [(f"{decimal(time.predicted_us)}{NBSP}µs", "title"), (spread, ""), *why]
     ranked = sorted(bounds.items(), key=lambda pair: -pair[1])[:_SHOWN]
-    shown = ", ".join(f"{_name(name)} {decimal(value)}" for name, value in ranked)
+    shown = ", ".join(f"{bound_name(name)} {decimal(value)}" for name, value in ranked)
     yield "", [(f"at least, µs: {shown}", "")]
     yield from _achieved(traffic)
 
@@ -126,5 +127,6 @@ def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
         yield "", [(f"reached: {'; '.join(parts)}", "")]
 
 
-def _name(bound: str | None) -> str:
+def bound_name(bound: str | None) -> str:
+    """A bound of ``time.bounds_us`` in words."""
     return _BOUNDS.get(bound or "", bound or "unknown")

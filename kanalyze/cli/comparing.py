@@ -1,0 +1,146 @@
+"""``kanalyze traffic --versus`` and ``--over``: launches side by side."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.cli import options as shared
+from kanalyze.cli import output
+
+if TYPE_CHECKING:
+    from kanalyze.report.comparison_document import Comparison
+
+_MOST_VALUES = 100
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The options of a comparison as given; false where none was."""
+
+    other: str | None
+    settings: dict[str, str]
+    over: tuple[str, tuple[int, ...]] | None
+
+    def __bool__(self) -> bool:
+        return bool(self.other is not None or self.settings or self.over)
+
+    def run(
+        self,
+        target: str | None,
+        options: shared.TargetOptions,
+        device: str | None,
+        what_if: dict[str, float],
+        simulate: bool,
+    ) -> tuple[Comparison, int]:
+        """Compare; the result, and the exit code. What went wrong with a launch has been said."""
+        from kanalyze.cli.app import report_error
+        from kanalyze.errors import KanalyzeError, UsageError
+        from kanalyze.versus.running import Asked, compare
+
+        if target is None:
+            raise UsageError("--versus and --over compile a kernel: give a TARGET")
+        codes = [0]
+
+        def failed(error: KanalyzeError) -> None:
+            report_error(error)
+            codes.append(error.exit_code)
+
+        asked = Asked(
+            target=shared.compilable(target, options, "traffic --versus/--over"),
+            options=options.compile_settings(),
+            other=self.other,
+            other_settings=self.settings or None,
+            over=self.over,
+            device=device,
+            what_if=what_if,
+            simulate=simulate,
+        )
+        return compare(asked, failed), max(codes)
+
+    def deliver(
+        self,
+        found: Comparison,
+        format_: str,
+        color: str,
+        width: int | None,
+        pager: bool,
+        file: str | None,
+    ) -> None:
+        """Write a comparison as text or JSON."""
+        if format_ == "json":
+            from kanalyze.report.as_json import dumps
+
+            output.deliver(dumps(found.to_dict()), file)
+            return
+        from kanalyze.report import comparison_terminal
+
+        to_file = file not in (None, "-")
+        text = comparison_terminal.render(
+            found,
+            width=output.width_for(width, to_file),
+            color=output.use_color(color, None if to_file else sys.stdout),
+        )
+        output.deliver(text, file, pager)
+
+
+def _over(
+    context: click.Context, parameter: click.Parameter, given: str | None
+) -> tuple[str, tuple[int, ...]] | None:
+    """``T=256,512`` as a name and values, each once, rising."""
+    if given is None:
+        return None
+    name, _, values = given.partition("=")
+    parts = [part.strip() for part in values.split(",")]
+    if not name.strip().isidentifier() or not all(part.isdecimal() for part in parts):
+        raise click.BadParameter(f"'{given}' is not NAME=V1,V2,…", context, parameter)
+    if any(len(part) > 18 for part in parts) or len(set(parts)) > _MOST_VALUES:
+        raise click.BadParameter(f"at most {_MOST_VALUES} values of 18 digits", context, parameter)
+    return name.strip(), tuple(sorted({int(part) for part in parts}))
+
+
+_OPTIONS = (
+    click.option(
+        "--versus",
+        metavar="OTHER",
+        callback=shared.not_empty,
+        help="Compare with another kernel, or a sequence of kernels: standard (attention), naive "
+        "(gelu), TABLE.toml:NAME.",
+    ),
+    click.option(
+        "--versus-set",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=shared.settings_of,
+        help="A setting of the other side alone; without --versus the same kernel is it.",
+    ),
+    click.option(
+        "--over",
+        metavar="NAME=V1,V2,…",
+        callback=_over,
+        help="One launch for each value of a size or constexpr, and how the bytes grow.",
+    ),
+)
+
+
+def compare_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a comparison; the command gets one `Compared` as ``compared``."""
+
+    @functools.wraps(function)
+    def wrapped(
+        *positional: Any,
+        versus: str | None,
+        versus_set: dict[str, str],
+        over: tuple[str, tuple[int, ...]] | None,
+        **rest: Any,
+    ) -> Any:
+        return function(*positional, compared=Compared(versus, versus_set, over), **rest)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped

@@ -1,0 +1,3 @@
+"""One kernel beside another, or beside a sequence of them, and over sizes of the problem."""
+
+from kanalyze.versus.running import compare as compare
