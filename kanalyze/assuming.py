@@ -152,14 +152,13 @@ def _of_words(given: str, word: str, numbers: list[int]) -> Assumption:
 
 
 def _of_file(name: str) -> Assumption:
+    wanted = "not an .npy file: expected one array of numbers in NumPy's format"
     try:
         array = np.load(name, allow_pickle=False)
     except OSError as error:
-        reason = error.strerror or "not an .npy file: expected NumPy's format of one array"
-        raise InputError(reason, file=name) from None
-    except (ValueError, EOFError, MemoryError) as error:
-        what = str(error).partition("\n")[0]
-        raise InputError(f"not an .npy file of numbers: {what}", file=name) from None
+        raise InputError(error.strerror or wanted, file=name) from None
+    except (ValueError, EOFError, MemoryError):
+        raise InputError(wanted, file=name) from None
     if not isinstance(array, np.ndarray):
         raise InputError("an .npz archive, expected an .npy file of one array", file=name)
     return _of_array(array, name, name)
