@@ -237,12 +237,19 @@ def test_no_rate_is_surpassed(tight: str, seed: int, depth: int) -> None:
         assert end >= 32 * moved / rate
 
 
-def test_a_line_in_flight_is_waited_for() -> None:
-    """Two SMs ask for one line at once: fetched once, and there for both after HBM's latency."""
-    program = program_of([[[(READ, False, [(9, 15)])]]] * 2, work=1.0)
-    end, counts, _ = simulated(program, chip_of([0, 1]))
+@pytest.mark.parametrize("sides", [1, 2])
+def test_a_line_in_flight_is_waited_for(sides: int) -> None:
+    """Two GPCs of one side ask for a line at once: fetched once, there after HBM's latency.
+
+    With two sides its home is the other one, and what is waited for is the copy on the own side.
+    """
+    program = program_of([[[(READ, False, [(9, 15)])]]] * 2, work=1.0, homes=sides)
+    assert program.lines.home[0] == sides - 1
+    end, counts, memory = simulated(program, chip_of([0, 2], sides=sides))
     assert counts[HBM_READ] == 4
+    assert counts[L2_READ] == 8
     assert end == pytest.approx(600 + 1, abs=1)
+    assert (memory.l2.tag == 9).sum() == sides
 
 
 def test_sectors_of_a_mask() -> None:

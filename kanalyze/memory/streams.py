@@ -9,7 +9,8 @@ iteration, a barrier, or a write after reads begins a new burst. A pipelined loo
 into bursts as large as those of its steady part.
 Source: none needed; no name is looked at.
 Limits: the warps of a block are not told apart within a burst; lines that several of them ask for
-in one burst are asked for once.
+in one burst are asked for once. Reads that stand behind a write of the same basic block, without a
+barrier between, are asked for before it.
 """
 
 from __future__ import annotations
@@ -271,7 +272,9 @@ class _Builder:
         return groups
 
     def _before(self, place: _Place) -> int:
-        return self.barriers[id(place.access.instruction)]
+        """Barriers before an access; what a pipelined loop copies ahead waits for none."""
+        ahead = self.staged[place.index] is not None
+        return 0 if ahead else self.barriers[id(place.access.instruction)]
 
     def _place(self, index: int, access: AccessValue) -> _Place:
         loops = self.launched.loops(access)
