@@ -3,6 +3,11 @@
 A kernel file holds one ``@triton.jit`` function ``<stem>_kernel``, literals that name its shape and
 defaults, and three plain functions: ``arguments``, ``grid`` and ``reference``. ``read`` takes the
 literals from the syntax tree, so it needs no Triton; ``plan`` calls the loaded module.
+
+``kanalyze bench`` uses more, where the file has it: ``bound(dtype, roundoff)``, the relative norm
+that its result may be off by; ``rivals(tensors, shape)``, names and functions of other ways to the
+same result; ``BATCH_DIMS``, how many leading dimensions of all tensors are independent of each
+other (a launch is compared part by part then); ``CHECKS``, further launches that check it.
 """
 
 from __future__ import annotations

@@ -411,3 +411,16 @@ def test_errors_of_loading() -> None:
         cases.load(f"{ROOT}/samples/naive_matmul.py:other")
     with pytest.raises(InputError, match="expected a function 'user_kernels_kernel'"):
         cases.load(f"{ROOT}/samples/user_kernels.py:scale_rows")
+
+
+def test_the_tables_of_the_document_are_those_of_the_records() -> None:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "bench_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    document = (ROOT / "docs" / "bench.md").read_text("utf-8")
+    assert all(f"<!-- {name} -->" in document for name in tables.TABLES)
+    assert tables.filled(document) == document, "python benchmarks/bench_tables.py --write"

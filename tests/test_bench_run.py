@@ -412,3 +412,12 @@ def test_the_manifest_holds_what_a_replay_needs(
     assert kernel["nulls"] == 2
     assert [one["provider"] for one in others] == ["naive", "F.gelu", "torch.compile"]
     assert result.notes == ["4 of 4 launches were not counted"]
+
+
+def test_arrays_of_indices_are_refused(
+    found: list[cases.Case], launches: Launches, tmp_path: Path
+) -> None:
+    sample = Path(__file__).parents[1] / "samples" / "gather.py"
+    result = go([*cases.expand([cases.Request((str(sample),))])[:1], found[0]], tmp_path)
+    assert statuses(result) == ["failed", "measured"]
+    assert "(*i32) holds is not known" in str(result.outcomes[0].reason)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.bench.build import Launchable, Param
 from kanalyze.bench.cases import Target
+from kanalyze.errors import InputError
 from kanalyze.kernelfile import LaunchPlan
 
 ROUNDOFF = {"fp32": 2**-24, "fp16": 2**-11, "bf16": 2**-8}
@@ -55,6 +56,22 @@ def tensor(torch: Any, param: Param, poisoned: bool = False, device: str = "cuda
     if poisoned:
         return torch.full(dims, float("nan"), dtype=kind, device=device)
     return torch.randn(dims, dtype=kind, device=device)
+
+
+def contents_known(target: Target, params: Sequence[Param]) -> None:
+    """Refuse inputs that random numbers cannot stand for.
+
+    Raises:
+        InputError: the kernel reads an array of integers, perhaps indices.
+    """
+    for param in params:
+        pointer = param.type.startswith("*") and param.name not in target.file.outputs
+        if pointer and not param.element.startswith(("fp", "bf")):
+            raise InputError(
+                f"what '{param.name}' ({param.type}) holds is not known: bench makes random "
+                "floating-point numbers only",
+                file=str(target.file.path),
+            )
 
 
 def bound(target: Target, dtype: str, built: Launchable | None = None) -> float:

@@ -202,6 +202,7 @@ class _Run:
 
     def _measure(self, case: Case, built: build.Launchable, rivals_too: bool) -> record.Measured:
         torch, target = self.torch, case.target
+        checking.contents_known(target, built.params)
         tensors = {
             p.name: checking.tensor(torch, p, poisoned=p.name in target.file.outputs)
             for p in built.params
