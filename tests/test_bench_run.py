@@ -420,4 +420,4 @@ def test_arrays_of_indices_are_refused(
     sample = Path(__file__).parents[1] / "samples" / "gather.py"
     result = go([*cases.expand([cases.Request((str(sample),))])[:1], found[0]], tmp_path)
     assert statuses(result) == ["failed", "measured"]
-    assert "(*i32) holds is not known" in str(result.outcomes[0].reason)
+    assert "(*i64) holds is not known" in str(result.outcomes[0].reason)
