@@ -38,6 +38,7 @@ from kanalyze.ptx.lines import source_of
 from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Source, Unknown
 from kanalyze.report.traffic_findings import wasteful
+from kanalyze.roofs import roofline_of
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass_launched import SassLaunched, Total
 from kanalyze.totals import Totals, ideal
@@ -195,6 +196,7 @@ class _Estimate:
         found = self._predict(device, occupied, counters, compulsory)
         time, interval = self._time(found, counters, device, total)
         by_level = self._intensity(total, counters, compulsory)
+        roofline = self._roofline(by_unit, counters, time, device)
         moved = self._moved()
         branches = branch_counts(self.totals.launched, self._place)
         if self.subject.compiled is not None:
@@ -218,6 +220,7 @@ class _Estimate:
             flops_by_unit=by_unit,
             arithmetic_intensity=by_level["hbm"],
             intensity=by_level,
+            roofline=roofline,
             bytes_by_space=moved,
             registers_per_thread=self.resources.registers,
             shared_bytes=self._shared_bytes(),
@@ -247,6 +250,22 @@ class _Estimate:
                 self._say(f"intensity.{level}", value)
         if found["hbm"] is None:
             self._say("arithmetic_intensity", self.unknown[-1].reason)
+        return found
+
+    def _roofline(
+        self,
+        by_unit: Mapping[str, float],
+        counters: Mapping[str, int | None],
+        time: doc.TimePart,
+        device: Device | None,
+    ) -> doc.RooflinePart | None:
+        by_operand = self.totals.tensor_flops()
+        found = roofline_of(
+            by_unit, by_operand, counters, time.predicted_us, device, self.changes or {}
+        )
+        if isinstance(found, str):
+            self._say("roofline", found)
+            return None
         return found
 
     def _moved(self) -> Bytes:
@@ -283,6 +302,7 @@ class _Estimate:
             least.write_bytes,
             occupied.blocks_per_sm,
             shared,
+            self.resources.stack_bytes or 0,
         )
         return predict(given, device, self.changes)
 

@@ -22,6 +22,7 @@ LAYERS = [
     ("checking", "versus"),
     ("bench",),
     ("estimating",),
+    ("roofs",),
     ("predicted",),
     ("pipeline", "decoding"),
     ("totals", "executed", "sharing", "draws"),

@@ -54,6 +54,11 @@ def intensity(
     return found
 
 
+def crossing(counters: Mapping[str, int | None], level: str) -> int | None:
+    """Bytes that cross "l1" or "l2"; None where a counter is not known."""
+    return _bytes(counters, _CROSSING[level])[0]
+
+
 def _bytes(counters: Mapping[str, int | None], names: tuple[str, ...]) -> tuple[int | None, str]:
     total = 0
     for name in names:

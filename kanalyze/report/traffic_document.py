@@ -187,6 +187,38 @@ class TimePart:
 
 
 @dataclass(frozen=True, slots=True)
+class RooflineLevel:
+    """One level of memory: its bandwidth, what that rests on, and the roof that it makes.
+
+    ``intensity`` is operations over the bytes that the launch moves there (None: none),
+    ``ridge`` the intensity from which on the units are the limit; both in flop/B.
+    """
+
+    gb_per_s: float
+    basis: str
+    intensity: float | None
+    ridge: float
+    roof_tflops: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePart:
+    """Where the launch stands, see `kanalyze.models.roofline`; rates in 10^12 operations a second.
+
+    ``unit`` is what needs the longest for its operations ("fp32", "tensor fp16", …),
+    ``ceiling_tflops`` what the units allow at most, ``roof_tflops`` what the lowest roof does, and
+    ``bound`` its name: "hbm", "l2", "l1" or the unit. ``levels`` has those that are known.
+    """
+
+    unit: str
+    ceiling_tflops: float
+    achieved_tflops: float
+    roof_tflops: float
+    bound: str
+    levels: Mapping[str, RooflineLevel]
+
+
+@dataclass(frozen=True, slots=True)
 class Analysed:
     """How many memory accesses were counted, out of how many."""
 
@@ -221,6 +253,7 @@ class Traffic:
     flops_by_unit: Mapping[str, float]
     arithmetic_intensity: float | None
     intensity: Mapping[str, float | None]
+    roofline: RooflinePart | None
     bytes_by_space: Mapping[str, Mapping[str, int | None]]
     registers_per_thread: int | None
     shared_bytes: int | None

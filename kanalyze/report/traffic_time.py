@@ -17,6 +17,8 @@ _BOUNDS = {"hbm": "HBM", "l2": "L2", "l1": "L1", "link": "links between SMs and 
            "tensor": "tensor cores", "issue": "issue slots", "shared": "shared memory",
            "int_multiply": "integer multiply", "uniform": "uniform datapath",
            "launch": "launch overhead", "latency": "latency"}  # fmt: skip
+_UNITS = {"fp32": "FP32 units", "fp64": "FP64 units", "fp16": "FP16 units"}
+_WAYS = {"hbm": "from HBM", "l2": "through L2", "l1": "through L1"}
 _SHOWN = 6
 
 
@@ -92,6 +94,7 @@ def _time(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     time = traffic.time
     if time.predicted_us is None:
         yield "time", [unknown("time.predicted_us")]
+        unknown("roofline")
         return
     bounds = {name: value for name, value in time.bounds_us.items() if value is not None}
     spread = ""
@@ -107,6 +110,7 @@ def _time(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     shown = ", ".join(f"{bound_name(name)} {decimal(value)}" for name, value in ranked)
     yield "", [(f"at least, µs: {shown}", "")]
     yield from _achieved(traffic)
+    yield from _roofline(traffic, unknown)
 
 
 def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
@@ -125,6 +129,38 @@ def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
         parts.append(text)
     if parts:
         yield "", [(f"reached: {'; '.join(parts)}", "")]
+
+
+def _roofline(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+    """The lowest roof, and where the launch stands to the ridge of HBM."""
+    found = traffic.roofline
+    if found is None:
+        reason = unknown("roofline")
+        if traffic.time.predicted_us is not None and traffic.flops:
+            yield "roofline", [reason]
+        return
+    unit = unit_name(found.unit)
+    shown = found.bound if found.bound in found.levels else "hbm"
+    level = found.levels.get(shown)
+    words: list[Segment] = []
+    if level is not None and level.intensity is not None:
+        below = level.intensity < level.ridge
+        kind = "memory-bound" if found.bound in found.levels else "compute-bound"
+        place = "below" if below else "above"
+        words = [
+            (f"{kind}: ", "warn" if below else ""),
+            (f"{decimal(level.intensity)} flop/B {_WAYS[shown]}, {place} the ridge ", ""),
+            (f"of {unit} at {decimal(level.ridge)}; ", ""),
+        ]
+    share = percent(100 * found.achieved_tflops / found.roof_tflops)
+    words.append((f"{share} of the roof of {engineering(found.roof_tflops * 1e12)}flop/s", ""))
+    yield "roofline", words
+
+
+def unit_name(unit: str) -> str:
+    """A unit of the roofline in words."""
+    kind = unit.removeprefix("tensor ")
+    return f"the {_UNITS[unit]}" if unit in _UNITS else f"the tensor cores ({kind})"
 
 
 def bound_name(bound: str | None) -> str:
