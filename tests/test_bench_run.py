@@ -421,3 +421,31 @@ def test_arrays_of_indices_are_refused(
     result = go([*cases.expand([cases.Request((str(sample),))])[:1], found[0]], tmp_path)
     assert statuses(result) == ["failed", "measured"]
     assert "(*i64) holds is not known" in str(result.outcomes[0].reason)
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (run.Result([], interrupted=True), 130),
+        (run.Result([], out_of_time=True), 0),
+        (run.Result([], notes=["no counters: as it is"]), 0),
+        ("failed", 3),
+        ("wrong", 1),
+        ("skipped", 0),
+    ],
+)
+def test_exit_codes(
+    result: Any, code: int, found: list[cases.Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    from kanalyze.cli.app import cli
+
+    if isinstance(result, str):
+        result = run.Result([run.Outcome(found[0], result, "a reason")])
+    monkeypatch.setattr(gpu, "machine", lambda: gpu.Machine(DEVICE, 90, {}, None))
+    monkeypatch.setattr(run, "run", lambda *_: result)
+    done = CliRunner().invoke(cli, ["bench", "gelu", "-o", str(tmp_path)])
+    assert done.exit_code == code
+    assert all(f"note: {note}" in done.stderr for note in result.notes)
+    assert ("interrupted: --resume goes on" in done.stderr) == result.interrupted
