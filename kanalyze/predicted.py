@@ -7,30 +7,27 @@ models of caches and time (`kanalyze.memory`, `kanalyze.timing`), which are esti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
+from kanalyze.demanded import demand, local
 from kanalyze.describe import Description
 from kanalyze.devices import Device
-from kanalyze.launched import Cost
 from kanalyze.memory import streams
+from kanalyze.memory.local import with_local
 from kanalyze.memory.parameters import Machine, NoParameterError, machine
 from kanalyze.memory.results import COUNTERS, Known, Work, whole
 from kanalyze.memory.streams import past_l1
 from kanalyze.models import tensor
-from kanalyze.ptx import ir
-from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass_launched import SassLaunched
-from kanalyze.timing import pipes
-from kanalyze.timing.model import Demand, Times, sm_work, times
+from kanalyze.timing.model import Times, sm_work, times
 from kanalyze.totals import Totals
 
 _MOST_BLOCKS = 1 << 17
 _CARVEOUT_ROOM = 1.6
 _SMALL = 32 << 10
-_WARPS_OF_A_GROUP = 4
 
 
 WHAT_IF = {"hbm": "hbm_rate", "l2": "l2_rate", "link": "link_rate", "clock": "clock",
@@ -51,7 +48,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The launch: exact counters and compulsory bytes, and how its blocks fill the GPU."""
+    """The launch: exact counters and compulsory bytes, and how its blocks fill the GPU.
+
+    ``local_bytes`` of a thread are its stack, spilled registers included.
+    """
 
     description: Description
     totals: Totals
@@ -61,6 +61,7 @@ class Given:
     write_bytes: int | None
     per_sm: int
     shared_bytes: int
+    local_bytes: int
 
 
 def predict(
@@ -84,12 +85,25 @@ def predict(
     except TooLargeError:
         return "too many different accesses to simulate"
     blocks = math.prod(launched.launch.grid)
-    demand = _demand(given, device)
-    if isinstance(demand, str):
-        return demand
+    if isinstance(given.code, str):
+        return given.code
+    names = ("global_load_sectors", "global_store_sectors")
+    sectors = sum(given.counters.get(name) or 0 for name in names)
+    asked = demand(given.totals, given.code, given.description.cfg, sectors, device)
+    if isinstance(asked, str):
+        return asked
+    spilled = local(given.code)
+    if spilled.read or spilled.written:
+        stream = with_local(
+            stream,
+            spilled.read / blocks,
+            spilled.written / blocks,
+            given.local_bytes * math.prod(launched.launch.block),
+            given.per_sm * chip.sms,
+        )
     from kanalyze.memory import model  # compiled code
 
-    total, by_tensor = sm_work(demand, chip, blocks, given.per_sm)
+    total, by_tensor = sm_work(asked, chip, blocks, given.per_sm)
     found = model.estimate(
         stream,
         _known(given),
@@ -110,7 +124,7 @@ def predict(
     return Prediction(
         counters=counters,
         interval=interval,
-        times=times(demand, counters, found.usual.end_us, chip, blocks, given.per_sm, waits),
+        times=times(asked, counters, found.usual.end_us, chip, blocks, given.per_sm, waits),
         time_interval=found.interval("end_us"),
         assumptions=_assumptions(given, chip, len(found.runs), found.rate, bool(interval)),
     )
@@ -142,7 +156,11 @@ def _known(given: Given) -> Known:
     for cost in given.totals.costs:
         row = cost.access.row
         reads = row.kind in ("load", "async_copy", "bulk_load")
-        if row.space == "global" and reads and cost.counted is not None and past_l1(cost.access):
+        if row.space != "global" or not reads or cost.counted is None:
+            continue
+        if row.kind == "bulk_load" and cost.moved is not None:
+            uncached += cost.counted.requests * -(-cost.moved // 32)  # what is out of bounds, too
+        elif past_l1(cost.access):
             uncached += cost.counted.cost
     return Known(
         read=(given.read_bytes or 0) // 32,
@@ -195,77 +213,3 @@ def achieved(
     elif operations and not by_type and device.fp32_tflops:
         rates["fp32_peak_share"] = rates["tflops"] / device.fp32_tflops
     return rates
-
-
-# ---------------------------------------------------------------- what the SMs do
-
-
-def _demand(given: Given, device: Device) -> Demand | str:
-    """Cycles by pipe, or why they are not known."""
-    if isinstance(given.code, str):
-        return given.code
-    executed = list(_executed(given.code))
-    cycles = pipes.cycles(executed, device.capability)
-    shared = (
-        given.code.shared_load_wavefronts.at_least + given.code.shared_store_wavefronts.at_least
-    )
-    wavefronts, tensor_cycles = float(shared), 0.0
-    for instruction, times_ in _tensor(given):
-        wavefronts += tensor.operand_wavefronts(instruction) * times_ / _WARPS_OF_A_GROUP
-    operations = given.totals.tensor_flops()
-    if isinstance(operations, str):
-        return operations
-    for kind, number in operations.items():
-        rate = tensor.operations_per_clock(kind, device)
-        if rate is None:
-            return f"the rate of the tensor cores of {device.name} for {kind} is not known"
-        tensor_cycles += number / rate
-    wavefronts += _copied_through_l1(given.totals.costs)
-    if tensor_cycles:
-        cycles["tensor"] = tensor_cycles
-    cycles["shared"] = wavefronts
-    names = ("global_load_sectors", "global_store_sectors")
-    sectors = sum(given.counters.get(name) or 0 for name in names)
-    return Demand(cycles, sectors, _chained(given.code))
-
-
-def _executed(code: SassLaunched) -> Iterator[tuple[SassInstruction, int]]:
-    for index, runs in code.block_runs.items():
-        if runs.warps:
-            for instruction in code.cfg.blocks[index].instructions:
-                yield instruction, runs.warps
-
-
-def _tensor(given: Given) -> Iterator[tuple[ir.Instruction, int]]:
-    for block in given.description.cfg.blocks:
-        for instruction in block.instructions:
-            if tensor.operand_type(instruction) is not None:
-                yield instruction, given.totals.launched.runs(block.index).warps or 0
-
-
-def _copied_through_l1(costs: list[Cost]) -> float:
-    """Wavefronts of copies to shared memory that go through L1: each sector is written by itself.
-
-    On an H200, 14.5 for each 4-byte ``cp.async`` of 16 sectors; wider ones that bypass L1 are not
-    counted.
-    """
-    total = 0
-    for cost in costs:
-        if cost.access.row.kind == "async_copy" and not past_l1(cost.access) and cost.counted:
-            total += cost.counted.cost
-    return 0.9 * total
-
-
-def _chained(code: SassLaunched) -> int:
-    """Iterations, over all blocks, of loops with both tensor and special-function instructions."""
-    warps = math.prod(code.launch.block) / 32
-    total = 0.0
-    for loop in code.cfg.loops:
-        names = {
-            instruction.base
-            for index in loop.body
-            for instruction in code.cfg.blocks[index].instructions
-        }
-        if "MUFU" in names and any(name.endswith(("GMMA", "MMA")) for name in names):
-            total += (code.block_runs[loop.header].warps or 0) / max(1.0, warps)
-    return round(total)

@@ -24,6 +24,7 @@ LAYERS = [
     ("estimating",),
     ("roofs",),
     ("predicted",),
+    ("demanded",),
     ("pipeline", "decoding"),
     ("totals", "executed", "sharing", "draws"),
     ("describe", "machine"),

@@ -29,6 +29,7 @@ Floats = npt.NDArray[np.float64]
 _SETS_AT_LEAST = 4  # sampled lines of a burst
 _LINES_AT_LEAST = 200_000
 _MOST_RATE = 64
+_FEW = 3  # blocks on an SM that do not hide each other's waits at barriers
 _MOST_BURSTS = 600_000
 _AGREE = 0.01
 _FIRST = ((1.0, 1), (0.0, 2))  # times the usual advantage of older blocks, and a seed
@@ -195,9 +196,13 @@ class _Model:
             hbm_latency=machine["hbm_latency"],
             l2_rate=machine["l2_rate"],
             hbm_rate=machine["hbm_rate"],
-            link_rate=machine["link_rate"],
+            link_rate=min(
+                machine["link_rate"],
+                machine["l2_rate"] / min(machine.sms, len(self.stream.tiles_of)),
+            ),
             atomic_rate=machine["atomic_rate"],
             window=machine["window"],
+            sync=machine["sync"] if self.stream.depth and self.per_sm <= _FEW else 0.0,
             launch=machine["launch"],
             gap=machine["gap"],
             age=age,

@@ -1,0 +1,122 @@
+"""What a launch asks of its SMs: cycles by pipe, wavefronts, tensor operations, local memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kanalyze.devices import Device
+from kanalyze.launched import Cost
+from kanalyze.memory.streams import past_l1
+from kanalyze.models import tensor
+from kanalyze.ptx import ir
+from kanalyze.ptx.cfg import Cfg
+from kanalyze.sass.ir import SassInstruction
+from kanalyze.sass.memory import memory_access
+from kanalyze.sass_launched import SassLaunched
+from kanalyze.timing import pipes
+from kanalyze.timing.model import Demand
+from kanalyze.totals import Totals
+
+_WARPS_OF_A_GROUP = 4
+_SECTORS_OF_A_WAVEFRONT = 4
+_THROUGH_L1 = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Bytes of local memory that the machine code reads and writes over the launch."""
+
+    read: int
+    written: int
+
+
+def demand(
+    totals: Totals, code: SassLaunched, cfg: Cfg, sectors: int, device: Device
+) -> Demand | str:
+    """What the launch asks for; the reason where a part of it is not known.
+
+    Args:
+        totals: the launch, counted.
+        code: its machine code.
+        cfg: the control-flow graph of the PTX.
+        sectors: of requests to global memory.
+        device: the GPU.
+    """
+    cycles = pipes.cycles(_executed(code), device.capability)
+    wavefronts = (
+        code.shared_load_wavefronts.at_least
+        + code.shared_store_wavefronts.at_least
+        + _copied(totals.costs)
+    )
+    for instruction, times in _tensor(totals, cfg):
+        wavefronts += tensor.operand_wavefronts(instruction) * times / _WARPS_OF_A_GROUP
+    cycles["shared"] = wavefronts
+    operations = totals.tensor_flops()
+    if isinstance(operations, str):
+        return operations
+    for kind, number in operations.items():
+        rate = tensor.operations_per_clock(kind, device)
+        if rate is None:
+            return f"the rate of the tensor cores of {device.name} for {kind} is not known"
+        cycles["tensor"] = cycles.get("tensor", 0.0) + number / rate
+    return Demand(cycles, sectors, _chained(code))
+
+
+def local(code: SassLaunched) -> Local:
+    """Local memory, stack arrays and spills, as far as it is known how often it is accessed."""
+    moved = {"load": 0, "store": 0}
+    for instruction, warps in _executed(code):
+        access = memory_access(instruction)
+        if access is None or access.space != "local" or access.dummy:
+            continue
+        if access.kind in moved and access.bytes_per_thread:
+            moved[access.kind] += warps * 32 * access.bytes_per_thread
+    return Local(moved["load"], moved["store"])
+
+
+def _executed(code: SassLaunched) -> Iterator[tuple[SassInstruction, int]]:
+    for index, runs in code.block_runs.items():
+        if runs.warps:
+            for instruction in code.cfg.blocks[index].instructions:
+                yield instruction, runs.warps
+
+
+def _tensor(totals: Totals, cfg: Cfg) -> Iterator[tuple[ir.Instruction, int]]:
+    for block in cfg.blocks:
+        for instruction in block.instructions:
+            if tensor.operand_type(instruction) is not None:
+                yield instruction, totals.launched.runs(block.index).warps or 0
+
+
+def _copied(costs: Iterable[Cost]) -> float:
+    """Wavefronts in which asynchronous copies write to shared memory.
+
+    Copies that bypass L1 write whole lines; through L1 each sector is written by itself (on an H200
+    14.5 wavefronts for a 4-byte ``cp.async`` of 16 sectors).
+    """
+    total = 0.0
+    for cost in costs:
+        if cost.counted is None or cost.access.row.kind not in ("async_copy", "bulk_load"):
+            continue
+        if past_l1(cost.access):
+            total += cost.counted.cost / _SECTORS_OF_A_WAVEFRONT
+        else:
+            total += _THROUGH_L1 * cost.counted.cost
+    return total
+
+
+def _chained(code: SassLaunched) -> int:
+    """Iterations, over all blocks, of loops with both tensor and special-function instructions."""
+    warps = math.prod(code.launch.block) / 32
+    total = 0.0
+    for loop in code.cfg.loops:
+        names = {
+            instruction.base
+            for index in loop.body
+            for instruction in code.cfg.blocks[index].instructions
+        }
+        if "MUFU" in names and any(name.endswith(("GMMA", "MMA")) for name in names):
+            total += (code.block_runs[loop.header].warps or 0) / max(1.0, warps)
+    return round(total)
