@@ -56,6 +56,7 @@ def roofline_of(
         return "the launch does no floating-point operations"
     return doc.RooflinePart(
         unit=found.unit,
+        peaks_tflops={name: rate / 1e12 for name, rate in peaks.items()},
         ceiling_tflops=found.ceiling / 1e12,
         achieved_tflops=sum(operations.values()) / predicted_us / 1e6,
         roof_tflops=found.roof / 1e12,

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from kanalyze.checking import document as doc
-from kanalyze.errors import InputError, MissingToolError, UsageError
-from kanalyze.report.safe import escaped
+from kanalyze.errors import InputError
+from kanalyze.report.figures import check_suffix as check_suffix
+from kanalyze.report.figures import plain, write
 
-SUFFIXES = (".svg", ".png")
 _COLUMNS = 3
 _PANEL_INCHES = 4.0
 _MOST_LEGEND = 60
 _MARKERS = "o^sDv"
 """Of the first twenty kernels, the next twenty …"""
-
-
-def check_suffix(file: str) -> None:
-    """Refuse a file that is neither SVG nor PNG, before anything is computed.
-
-    Raises:
-        UsageError: it is another one.
-        MissingToolError: matplotlib is not installed.
-    """
-    if Path(file).suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--plot '{file}': expected a name that ends in {' or '.join(SUFFIXES)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingToolError(
-            "--plot needs matplotlib: pip install 'kanalyze[plot]' (or: pip install matplotlib)"
-        ) from None
 
 
 def points(check: doc.Check) -> dict[str, list[tuple[str, float, float]]]:
@@ -55,9 +37,6 @@ def plot(check: doc.Check, file: str) -> None:
     Raises:
         InputError: there is nothing to plot, or the file cannot be written.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     found = points(check)
     if not found:
         raise InputError("nothing to plot: no number is both estimated and measured", file=file)
@@ -65,23 +44,18 @@ def plot(check: doc.Check, file: str) -> None:
     units = {c.counter: c.unit for launch in check.launches for c in launch.comparisons}
     columns = min(_COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
-    with rc_context({"svg.hashsalt": "kanalyze", "svg.fonttype": "none", "font.size": 8}):
-        figure = Figure(
-            figsize=(_PANEL_INCHES * columns + 1.8, _PANEL_INCHES * rows), layout="constrained"
-        )
+
+    def draw(figure: Any) -> None:
         handles: dict[str, Any] = {}
         for index, (counter, some) in enumerate(found.items()):
             axes = figure.add_subplot(rows, columns, index + 1)
             _panel(axes, counter, units[counter], some, kernels, handles)
         names = [k for k in kernels if k in handles][:_MOST_LEGEND]
         figure.legend(
-            [handles[k] for k in names], [_plain(k) for k in names], loc="outside right upper"
+            [handles[k] for k in names], [plain(k) for k in names], loc="outside right upper"
         )
-        metadata = {"Date": None} if file.lower().endswith(".svg") else {"Software": None}
-        try:
-            figure.savefig(file, dpi=150, metadata=metadata)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror or error}", file=file) from None
+
+    write(file, (_PANEL_INCHES * columns + 1.8, _PANEL_INCHES * rows), draw)
 
 
 def _panel(
@@ -115,8 +89,3 @@ def _panel(
     axes.set_title(f"{counter} (band: ±10 %)")
     axes.set_xlabel(f"measured, {unit}")
     axes.set_ylabel(f"estimated, {unit}")
-
-
-def _plain(text: str) -> str:
-    """A name as matplotlib shows it as it is: ``$`` would start mathematics."""
-    return escaped(text).replace("$", r"\$")[:60]

@@ -59,6 +59,12 @@ def _factors(
     help="Estimate with another rate: hbm=2x, l2, link, clock, tensor or issue.",
 )
 @compare_options
+@click.option(
+    "--plot",
+    metavar="FILE",
+    callback=shared.not_empty,
+    help="Write the roofline, or with --over bytes and time over sizes, to FILE (.svg, .png).",
+)
 @click.option("--exact", is_flag=True, help="Only what is counted: no caches, HBM and time.")
 @click.option(
     "--every",
@@ -81,6 +87,7 @@ def command(
     kernel: str | None,
     what_if: dict[str, float],
     compared: Compared,
+    plot: str | None,
     exact: bool,
     every: bool,
     lenient: bool,
@@ -100,19 +107,25 @@ def command(
     Examples:
       kanalyze traffic gelu
       kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
-      kanalyze traffic gelu --what-if hbm=2x
+      kanalyze traffic gelu --what-if hbm=2x --plot roofline.svg
       kanalyze traffic --launch records/softmax_8192x781.json
       kanalyze traffic kernel.ptx --launch record.json --format json
       kanalyze traffic --launch gather.json --assume index=uniform:0:50000
       kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
+    if plot is not None:
+        from kanalyze.report import figures
+
+        figures.check_suffix(plot)
     if compared:
         if assume or kernel or every or lenient:
             words = "--assume, --kernel, --every and --lenient are for one launch"
             raise click.UsageError(f"{words}, not for --versus and --over")
+        compared.check(plot)
         comparison, code = compared.run(target, options, device, what_if, simulate=not exact)
         compared.deliver(comparison, format_, color, width, pager, file)
+        compared.plot(comparison, plot)
         return code
     from kanalyze.estimating import estimate
 
@@ -143,6 +156,10 @@ def command(
             every=every,
         )
         output.deliver(text, file, pager)
+    if plot is not None:
+        from kanalyze.report import traffic_plot
+
+        traffic_plot.roofline(traffic, plot)
     return 0 if lenient else unread
 
 

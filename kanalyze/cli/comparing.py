@@ -30,6 +30,20 @@ class Compared:
     def __bool__(self) -> bool:
         return bool(self.other is not None or self.settings or self.over)
 
+    def check(self, plot: str | None) -> None:
+        """Refuse a plot of what is not swept."""
+        from kanalyze.errors import UsageError
+
+        if plot is not None and self.over is None:
+            raise UsageError("--plot with --versus draws over sizes: give --over NAME=V1,V2,…, too")
+
+    def plot(self, found: Comparison, file: str | None) -> None:
+        """Draw a comparison over sizes."""
+        if file is not None:
+            from kanalyze.report import traffic_plot
+
+            traffic_plot.sweep(found, file)
+
     def run(
         self,
         target: str | None,

@@ -207,10 +207,12 @@ class RooflinePart:
 
     ``unit`` is what needs the longest for its operations ("fp32", "tensor fp16", …),
     ``ceiling_tflops`` what the units allow at most, ``roof_tflops`` what the lowest roof does, and
-    ``bound`` its name: "hbm", "l2", "l1" or the unit. ``levels`` has those that are known.
+    ``bound`` its name: "hbm", "l2", "l1" or the unit. ``levels`` has those that are known,
+    ``peaks_tflops`` the units that the launch uses.
     """
 
     unit: str
+    peaks_tflops: Mapping[str, float]
     ceiling_tflops: float
     achieved_tflops: float
     roof_tflops: float
