@@ -14,8 +14,7 @@ READ, WRITE, ATOMIC = 0, 1, 2
 
 _RATES = {
     "l1_latency": 20.0, "l2_latency": 250.0, "hbm_latency": 350.0, "l2_rate": 1e6, "hbm_rate": 1e6,
-    "link_rate": 1e6, "atomic_rate": 1e6, "window": 0.0, "launch": 0.0, "gap": 0.0, "age": 0.0,
-    "block_jitter": 0.0, "burst_jitter": 0.0, "power": 12.0,
+    "link_rate": 1e6, "atomic_rate": 1e6, "power": 12.0,
 }  # fmt: skip
 
 
@@ -24,17 +23,14 @@ def chip_of(
 ) -> simulate.Chip:
     """A GPU without jitter and of endless rates, but for what is given."""
     groups = np.array(gpc, np.int64)
-    rest = {**_RATES, **given}
-    return simulate.Chip(
-        gpc=groups,
-        side=groups % sides,
-        slowness=np.asarray(rest.pop("slowness", np.ones(len(groups))), float),
-        slot_sm=np.tile(np.arange(len(groups)), per_sm),
-        sides=sides,
-        rate=1.0,
-        fill=fill,
-        **rest,
-    )
+    numbers = {**dict.fromkeys(simulate.Chip._fields, 0.0), **_RATES, **given}
+    by_sm = {
+        "gpc": groups,
+        "side": groups % sides,
+        "slowness": np.asarray(given.get("slowness", np.ones(len(groups))), float),
+        "slot_sm": np.tile(np.arange(len(groups)), per_sm),
+    }
+    return simulate.Chip(**{**numbers, **by_sm, "sides": sides, "rate": 1.0, "fill": fill})
 
 
 def caches_of(

@@ -35,6 +35,8 @@ def operand_type(instruction: ir.Instruction) -> str | None:
         if part.startswith("kind::"):
             return part.removeprefix("kind::")
     types = [part for part in instruction.parts if part in _BITS or part in ("f32", "s32")]
+    if instruction.parts[:2] == ("wmma", "mma") and len(types) == 2:
+        return "f16"  # those of D and C alone: the first form, of half precision
     inner = types[1:-1] if instruction.parts[0] == "mma" and len(types) > 2 else types[1:]
     return next((part for part in inner if part in _BITS), None)
 
@@ -62,10 +64,12 @@ def peak(kind: str, device: Device) -> float | None:
 def operations_per_clock(kind: str, device: Device) -> float | None:
     """Dense operations of one type that an SM does each clock; None where it is not known.
 
-    Tensor cores do a power of two of them: the one nearest to the peak rate at the highest clock.
+    Tensor cores do a power of two of them, or half as many again (4-bit types of sm_103): the one
+    nearest to the peak rate at the highest clock, which peaks are rated a little below.
     """
     highest = peak(kind, device)
     if highest is None or device.sms is None or device.clock_max_mhz is None:
         return None
     rate = highest * 1e12 / (device.sms * device.clock_max_mhz * 1e6)
-    return float(min((1 << power for power in range(4, 18)), key=lambda n: abs(n - rate)))
+    possible = [n << power for power in range(18) for n in (2, 3)]
+    return float(min(possible, key=lambda n: abs(n - rate)))

@@ -3,8 +3,10 @@
 What: cycles that each pipe of an SM is busy with the warp instructions that a launch executes.
 Formula: warp instructions over the pipe's lanes / 32; all of them over the issue slots (one a clock
 and sub-partition).
-Source: Nsight Compute, "Pipelines" (what FMA, FMAHeavy, ALU, XU, FP64, LSU, Uniform execute); CUDA
-C++ Programming Guide, "Arithmetic Instructions" (results a clock and SM, by compute capability).
+Source: Nsight Compute, "Pipelines" (what FMA, FMAHeavy, ALU, XU, FP64, LSU, Uniform execute); which
+instruction goes where equals ``sm__inst_executed_pipe_{fma,alu,xu,lsu}.sum`` of an H200 to the last
+unit; CUDA C++ Programming Guide, "Arithmetic Instructions" (results a clock and SM, by compute
+capability).
 Limits: throughput only; register bank conflicts and dependencies are not counted. A pipe whose
 lanes are not known for a compute capability is left out.
 """
@@ -14,17 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kanalyze.devices import Capability
-from kanalyze.sass.ir import SassInstruction
+from kanalyze.sass.ir import SassInstruction, Special
 from kanalyze.sass.table import classify
 
 WARP = 32
 _XU = frozenset(["MUFU", "F2I", "I2F", "F2F", "FRND", "POPC", "FLO", "BREV"])
-_FMA = frozenset(
-    ["FADD", "FMUL", "FFMA", "FADD32I", "FMUL32I", "FFMA32I", "FADD2", "FMUL2", "FFMA2"]
-)
+_FMA = frozenset(["FADD", "FMUL", "FFMA", "FADD32I", "FMUL32I", "FFMA32I", "FADD2", "FMUL2",
+                  "FFMA2", "HADD2", "HFMA2", "HMUL2", "VIADD"])  # fmt: skip
 _HEAVY = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
+_LSU = frozenset(["SHFL", "LDGDEPBAR", "MEMBAR", "FENCE"])
 _LSU_KINDS = frozenset(["global", "shared", "local", "generic"])
-_ALU_KINDS = frozenset(["integer", "float", "convert", "move", "predicate"])
+_ALU_KINDS = frozenset(["integer", "float", "half", "convert", "move", "predicate"])
+_NO_PIPE = frozenset([None, "tensor", "control", "sync", "special", "const", "tensor_memory"])
 _LSU_LANES = 32
 _UNIFORM_LANES = 64
 _LANES = {
@@ -42,21 +45,29 @@ def pipe(instruction: SassInstruction) -> str | None:
     Tensor instructions have none here: their work depends on shape and type.
     """
     base, what = instruction.base, classify(instruction)
-    if what in (None, "tensor", "control", "sync", "special", "const", "tensor_memory"):
+    if base in _LSU or what in _LSU_KINDS:
+        return "lsu"
+    if base in ("S2R", "S2UR"):
+        return "lsu" if base == "S2R" and _of_thread(instruction) else None
+    if what in _NO_PIPE or instruction.opcode.startswith("HFMA2.MMA"):  # that one: tensor pipe
         return None
     if base.startswith("U"):
         return "uniform"
     if base in _XU:
         return "sfu"
-    if base in _FMA or what == "half":
+    if base in _FMA:
         return "fma"
     if base in _HEAVY:
         return "fma_heavy"
     if what == "double":
         return "fp64"
-    if what in _LSU_KINDS or base == "SHFL":
-        return "lsu"
     return "alu" if what in _ALU_KINDS else None
+
+
+def _of_thread(instruction: SassInstruction) -> bool:
+    """Whether it reads the thread's own number, ``SR_TID.X``."""
+    specials = [operand.name for operand in instruction.operands if isinstance(operand, Special)]
+    return any(name.startswith("SR_TID") for name in specials)
 
 
 def lanes(name: str, capability: Capability) -> int | None:
