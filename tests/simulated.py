@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,7 +98,7 @@ def ask(
         np.array([0, 1]), 0, np.zeros(1),
         Lines(np.array([0, 1]), one * 0 + where, one * 0 + home, one, one * 0 + mask),
     )  # fmt: skip
-    _, clock = simulate._ask(
-        program, chip, caches, queues, counts, sm, 0, 0, float(now), int(clock)
-    )
+    given = (program, chip, caches, queues, counts, sm, 0, 0, float(now), int(clock))
+    more = len(inspect.signature(simulate._ask.py_func).parameters) - len(given)
+    _, clock = simulate._ask(*given, *(1.0,) * more)
     return clock

@@ -163,7 +163,8 @@ class _Model:
             levels.l2(machine.sides, self.sets // self.rate, self.ways),
         )
         end = simulate.run(self._program(), chip, caches, counts, seed)
-        return self._moved(counts, (end + machine["end"]) / 1000)
+        kept = float((caches.l2.tag >= 0).sum())
+        return self._moved(counts, kept, (end + machine["end"]) / 1000)
 
     def _program(self) -> simulate.Program:
         stream = self.stream
@@ -211,15 +212,18 @@ class _Model:
             power=machine["power"],
         )
 
-    def _moved(self, counts: Floats, end_us: float) -> Moved:
+    def _moved(self, counts: Floats, kept: float, end_us: float) -> Moved:
+        """What the whole launch moves; ``kept`` lines are in the sampled sets of L2 in the end."""
         scale = self.rate / self.share
         misses = counts[levels.L1_MISSES] * scale + self.known.uncached
         passed = (counts[levels.L1_MISSES] + counts[levels.UNCACHED]) * scale
         read_scale = _ratio(self.known.read, self.distinct[0], scale)
         write_scale = _ratio(self.known.written, self.distinct[1], scale)
-        size = self.machine["l2_bytes_per_side"] * self.machine.sides / 128
-        full = min(1.0, counts[levels.EVICTED] * self.rate / size)
-        dirty = 32 * counts[levels.RESIDUE] * self.rate
+        size = self.machine["l2_bytes_per_side"] * self.machine.sides / 128 / self.rate
+        fills = min(1 / self.share, max(1.0, size / kept)) if kept else 1.0  # of the other blocks
+        evicted = counts[levels.EVICTED] + kept * (1 / self.share - fills)
+        full = min(1.0, evicted / size)
+        dirty = 32 * counts[levels.RESIDUE] * self.rate * fills
         written = 32 * (counts[levels.HBM_WRITE] + counts[levels.RESIDUE]) * write_scale
         return Moved(
             l1_miss_sectors=misses,

@@ -201,8 +201,8 @@ class _Builder:
                 if len(columns) * self.blocks > _MOST_ENTRIES:
                     raise TooLargeError
         columns.sort(key=lambda column: column.order)
-        if not columns:
-            columns.append(self._nothing())
+        if not any((column.pattern >= 0).any() for column in columns):
+            columns = [self._nothing()]
         return self._assemble(columns, depth)
 
     def _nothing(self) -> _Column:
