@@ -29,7 +29,6 @@ Floats = npt.NDArray[np.float64]
 _SETS_AT_LEAST = 4  # sampled lines of a burst
 _LINES_AT_LEAST = 200_000
 _MOST_RATE = 64
-_FEW = 3  # blocks on an SM that do not hide each other's waits at barriers
 _MOST_BURSTS = 600_000
 _AGREE = 0.01
 _FIRST = ((1.0, 1), (0.0, 2))  # times the usual advantage of older blocks, and a seed
@@ -55,7 +54,7 @@ def estimate(
     if not _agree(runs):
         runs += _together(model.run, _MORE)
         usual = mean(
-            [run for run, plan in zip(runs, (*_FIRST, *_MORE), strict=True) if plan[0] == 1]
+            [run for run, plan in zip(runs, (*_FIRST, *_MORE), strict=True) if 0 < plan[0] <= 1]
         )
     return Estimate(usual, tuple(runs), model.rate)
 
@@ -170,6 +169,8 @@ class _Model:
         stream = self.stream
         weight = self.lines if self.lines.any() else self.having
         work = self.work.total_ns * self.share * weight / weight.sum() / np.maximum(self.having, 1)
+        if self.stream.depth:  # blocks of an SM hide each other's waits at barriers
+            work = np.maximum(work, (work + self.machine["sync"]) / self.per_sm)
         return simulate.Program(
             stream.tiles_of,
             stream.kind,
@@ -197,13 +198,9 @@ class _Model:
             hbm_latency=machine["hbm_latency"],
             l2_rate=machine["l2_rate"],
             hbm_rate=machine["hbm_rate"],
-            link_rate=min(
-                machine["link_rate"],
-                machine["l2_rate"] / min(machine.sms, len(self.stream.tiles_of)),
-            ),
+            link_rate=machine["link_rate"],
             atomic_rate=machine["atomic_rate"],
             window=machine["window"],
-            sync=machine["sync"] if self.stream.depth and self.per_sm <= _FEW else 0.0,
             launch=machine["launch"],
             gap=machine["gap"],
             age=age,

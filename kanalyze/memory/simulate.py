@@ -67,7 +67,6 @@ class Chip(NamedTuple):
 
     ``slot_sm`` is the SM of each slot for a block, in the order in which the first ones are given
     out. Rates are bytes a ns, latencies and times ns; ``rate``: one set in so many is simulated.
-    ``sync`` passes between two bursts of a pipelined block: barriers and waits.
     """
 
     gpc: Ints
@@ -85,7 +84,6 @@ class Chip(NamedTuple):
     link_rate: float
     atomic_rate: float
     window: float
-    sync: float
     launch: float
     gap: float
     age: float
@@ -439,11 +437,8 @@ def run(program: Program, chip: Chip, caches: Caches, counts: Floats, seed: int)
                     )  # fmt: skip
                     slots.arrival[slot, wanted % ring] = done
                 if turn == 0:
-                    ready = slots.arrival[slot, burst % ring]
-                    if burst > 0:
-                        ready = max(ready, now + chip.sync)
-                    if not arrived and ready > now:
-                        heap = _push(events, heap, ready, slot)
+                    if not arrived and slots.arrival[slot, burst % ring] > now:
+                        heap = _push(events, heap, slots.arrival[slot, burst % ring], slot)
                         break
                     upto = burst + program.depth + 1
                 else:

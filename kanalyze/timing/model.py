@@ -23,6 +23,7 @@ _SHARES = {"tensor": "tensor_share", "issue": "issue_share", "shared": "shared_s
            "lsu": "issue_share", "fma": "pipe_share", "fma_heavy": "pipe_share",
            "alu": "pipe_share", "sfu": "pipe_share", "fp64": "pipe_share"}  # fmt: skip
 _NAMES = {"fma": "fp32", "fma_heavy": "int_multiply"}
+_TENSOR_BOUND = 0.75  # of the busiest pipe: where shared memory only feeds the tensor cores
 _LATENCY_BOUND = 0.6  # of the prediction: if no resource explains more, it is latency
 
 
@@ -71,7 +72,7 @@ def sm_work(demand: Demand, machine: Machine, blocks: int, per_sm: int) -> tuple
         together = min(per_sm, max(1, blocks // machine.sms))
         chain = tensor + needs.get("issue", 0.0) + demand.chained * machine["chain"]
         most = max(most, chain / together)
-    return most, tensor > 0 and tensor >= 0.9 * max(needs.values())
+    return most, tensor > 0 and tensor >= _TENSOR_BOUND * max(needs.values())
 
 
 def _share(name: str, machine: Machine) -> float:
