@@ -1,8 +1,9 @@
 """The one place on disk where kanalyze keeps what it may recompute.
 
-Layout below :func:`cache_dir`: ``triton/`` is Triton's own compilation cache, ``tools/`` holds
-outcomes of NVIDIA's tools. Every key is a hash of the input bytes, the tool and its flags, so an
-entry is never stale, only unused; deleting the folder is always safe.
+Layout below :func:`cache_dir`: ``triton/`` is Triton's own compilation cache, ``numba/`` holds the
+machine code of the memory model, ``tools/`` outcomes of NVIDIA's tools. Every key is a hash of the
+input bytes, the tool and its flags, so an entry is never stale, only unused; deleting the folder is
+always safe.
 """
 
 from __future__ import annotations
@@ -78,11 +79,16 @@ def store(name: str, content: bytes) -> None:
 
 def triton_dir() -> Path | None:
     """Return the folder for Triton's cache below ours, made; None where it cannot be written to."""
-    folder = cache_dir() / "triton"
+    return folder("triton")
+
+
+def folder(*names: str) -> Path | None:
+    """Return a folder below ours, made; None, with a warning, where it cannot be written to."""
+    found = cache_dir().joinpath(*names)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
+        found.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=found):
+            return found
     except OSError as error:
         warn_unwritable(cache_dir(), error)
         return None
@@ -116,11 +122,11 @@ def size() -> int:
 def clear() -> int:
     """Delete what kanalyze keeps in the cache folder; return the bytes freed.
 
-    Only the two folders that kanalyze makes are deleted, so a ``$KANALYZE_CACHE_DIR`` that holds
+    Only the folders that kanalyze makes are deleted, so a ``$KANALYZE_CACHE_DIR`` that holds
     other things loses none of them.
     """
     before = size()
-    for name in ("triton", "tools"):
+    for name in ("triton", "numba", "tools"):
         shutil.rmtree(cache_dir() / name, ignore_errors=True)
     return before - size()
 

@@ -61,9 +61,11 @@ def test_size_and_clear_touch_only_what_is_ours(folder):
     cache.store("x", b"12345678")
     assert cache.triton_dir() == folder / "triton"
     (folder / "triton/kernel.ptx").write_bytes(b"1" * 100)
+    assert cache.folder("numba", "a") == folder / "numba/a"
+    (folder / "numba/a/code").write_bytes(b"1" * 10)
     (folder / "mine.txt").write_bytes(b"22")
-    assert cache.size() == 40 + 100 + 2
-    assert cache.clear() == 140
+    assert cache.size() == 40 + 100 + 10 + 2
+    assert cache.clear() == 150
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
     assert cache.load("x") is None
 

@@ -16,7 +16,8 @@ from kanalyze.cli import options, output
 def command(clear: bool, format_: str, color: str, file: str | None) -> None:
     """Where the cache is, and its size.
 
-    It holds compiled kernels and outcomes of NVIDIA's tools; deleting it is always safe.
+    It holds compiled kernels, outcomes of NVIDIA's tools, and the memory model's machine code;
+    deleting it is always safe.
     $KANALYZE_CACHE_DIR moves it.
 
     \b

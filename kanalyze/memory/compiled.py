@@ -1,9 +1,18 @@
-"""Functions compiled with Numba when they are first called; the machine code is kept on disk."""
+"""Functions compiled with Numba when they are first called; the machine code is kept on disk.
+
+Numba takes kept machine code where the file of the function is as it was; what the function calls
+may have changed. So it is kept below kanalyze's cache, in a folder of its own for each state of the
+sources here. Where that cannot be written to, every process compiles.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from kanalyze import cache
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -12,4 +21,17 @@ def compiled(function: Function) -> Function:
     """The function as machine code, without the interpreter's lock."""
     import numba
 
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
+    folder, config = _folder(), cast(Any, numba.config)
+    before = config.CACHE_DIR
+    config.CACHE_DIR = before if folder is None else str(folder)
+    try:
+        return cast(Function, numba.njit(cache=folder is not None, nogil=True)(function))
+    finally:
+        config.CACHE_DIR = before
+
+
+@functools.cache
+def _folder() -> Path | None:
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    state = cache.key(*(source.read_bytes() for source in sources))
+    return cache.folder("numba", state[:16])
