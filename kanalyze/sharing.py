@@ -23,9 +23,9 @@ def shared(launched: Launched, costs: Sequence[Cost]) -> doc.Sharing | str:
         launched: the kernel in its launch.
         costs: the accesses, with their counts.
     """
-    unknown = next((cost.reason for cost in costs if cost.reason is not None), None)
-    if unknown is not None:
-        return unknown
+    for cost in costs:  # accesses through generic addresses have no rule, but sectors
+        if cost.reason is not None and cost.access.row.space != "generic":
+            return cost.reason
     try:
         asked = sum(_asked(launched, cost) for cost in costs)
         found = reuse([launched.by_block(cost.access) for cost in costs])

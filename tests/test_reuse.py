@@ -235,6 +235,9 @@ ret;
     (row,) = estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
     assert row.read_sharing is not None
     assert row.read_sharing.most_blocks > 1
+    generic = parse_ptx(text.replace("ld.global.b32", "ld.b32"))
+    (same,) = estimate(generic, launch, simulate=False).compulsory.pointers
+    assert same.read_sharing == row.read_sharing
     check(row.read_sharing, traced(trace, PLACES, PLACES + 16384, False))
 
 

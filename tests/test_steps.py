@@ -11,7 +11,7 @@ import pytest
 
 from kanalyze.address import parts
 from kanalyze.address.grid import BLOCK, THREAD, Condition, both, comparison, either, negate, spread
-from kanalyze.address.parts import Parts
+from kanalyze.address.parts import Parts, TooLargeError
 from kanalyze.models import by_block, reuse
 from kanalyze.models.by_block import Placed
 from kanalyze.models.coalescing import SECTORS
@@ -72,6 +72,13 @@ def test_operations_equal_those_of_arrays(seed: int, monkeypatch: pytest.MonkeyP
         assert np.array_equal(np.broadcast_to(parts.dense(value), shape), expected)
         assert value.low <= expected.min()
         assert value.high >= expected.max()
+
+
+def test_what_is_too_long_is_not_made() -> None:
+    value = axis(0, (1 << 40, 3))
+    assert parts.scale(value, 8).high == 8 * ((1 << 40) - 1)
+    with pytest.raises(TooLargeError):
+        parts.dense(parts.remainder(value, 3))
 
 
 # ---------------------------------------------------------------- counting

@@ -58,7 +58,13 @@ class Steps:
         return max(0, self.step * (self.length - 1))
 
     def array(self) -> Array:
-        """The numbers themselves."""
+        """The numbers themselves.
+
+        Raises:
+            TooLargeError: there are more than `LARGEST`.
+        """
+        if self.length > LARGEST:
+            raise TooLargeError
         wrapped = (self.step + (1 << 63)) % (1 << 64) - (1 << 63)
         return (np.arange(self.length) * np.int64(wrapped)).reshape(self.shape)
 
