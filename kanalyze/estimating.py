@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.executed import Bytes, branch_counts, bytes_by_space, spilled
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
+from kanalyze.memory.calibration import Calibration
 from kanalyze.memory.results import COUNTERS as ESTIMATED
 from kanalyze.models.intensity import intensity
 from kanalyze.models.occupancy import occupancy
@@ -67,6 +68,7 @@ def estimate(
     assume: Mapping[str, Any] | None = None,
     simulate: bool = True,
     what_if: Mapping[str, float] | None = None,
+    calibration: Calibration | None = None,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -89,6 +91,7 @@ def estimate(
             is counted exactly is known.
         what_if: factors on the rates of the GPU: ``{"hbm": 2}``; see
             `kanalyze.predicted.WHAT_IF`.
+        calibration: measured parameters of GPUs, see `kanalyze.memory.calibration`.
 
     Raises:
         UsageError: no launch is known, or it is not clear which kernel is meant.
@@ -120,7 +123,8 @@ def estimate(
         subject = replace(subject, cubin=_cubin(cubin))
     if assume:
         launch = assuming.assume(launch, [p.name for p in function.parameters], assume)
-    found = _Estimate(subject, function, launch, device, dict(what_if or {}) if simulate else None)
+    changes = dict(what_if or {}) if simulate else None
+    found = _Estimate(subject, function, launch, device, changes, calibration or {})
     if not assuming.drawn(launch):
         return found.run()
     counted = replace(found, changes=None)
@@ -147,6 +151,7 @@ class _Estimate:
     launch: Launch
     device_name: str | None
     changes: dict[str, float] | None  # on the GPU's rates; None: nothing is simulated
+    calibration: Calibration = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arguments = arguments_of(self.subject, self.function, self.launch)
@@ -260,8 +265,9 @@ class _Estimate:
         device: Device | None,
     ) -> doc.RooflinePart | None:
         by_operand = self.totals.tensor_flops()
+        own = self.calibration.get(device.name) if device is not None else None
         found = roofline_of(
-            by_unit, by_operand, counters, time.predicted_us, device, self.changes or {}
+            by_unit, by_operand, counters, time.predicted_us, device, self.changes or {}, own
         )
         if isinstance(found, str):
             self._say("roofline", found)
@@ -304,7 +310,7 @@ class _Estimate:
             shared,
             self.resources.stack_bytes or 0,
         )
-        return predict(given, device, self.changes)
+        return predict(given, device, self.changes, self.calibration.get(device.name))
 
     def _time(
         self,

@@ -17,7 +17,7 @@ from kanalyze.describe import Description
 from kanalyze.devices import Device
 from kanalyze.memory import streams
 from kanalyze.memory.local import with_local
-from kanalyze.memory.parameters import Machine, NoParameterError, machine
+from kanalyze.memory.parameters import Machine, NoParameterError, Parameter, machine
 from kanalyze.memory.results import COUNTERS, Known, Work, whole
 from kanalyze.memory.streams import past_l1
 from kanalyze.models import tensor
@@ -65,7 +65,10 @@ class Given:
 
 
 def predict(
-    given: Given, device: Device, changes: Mapping[str, float] | None = None
+    given: Given,
+    device: Device,
+    changes: Mapping[str, float] | None = None,
+    own: Mapping[str, Parameter] | None = None,
 ) -> Prediction | str:
     """Simulate the launch; the reason where that is not possible.
 
@@ -73,12 +76,14 @@ def predict(
         given: the launch.
         device: the GPU.
         changes: factors by name in `WHAT_IF`.
+        own: parameters of the GPU in the place of the model's.
     """
     launched = given.totals.launched
     if given.totals.unread is not None:
         return given.totals.unread
     try:
-        chip = machine(device, {WHAT_IF[k]: factor for k, factor in (changes or {}).items()})
+        factors = {WHAT_IF[k]: factor for k, factor in (changes or {}).items()}
+        chip = machine(device, factors, own)
         stream = streams.stream(launched, given.description.staged, _MOST_BLOCKS)
     except (UnknownValueError, NoParameterError) as error:
         return str(error)
@@ -138,6 +143,8 @@ def _assumptions(
     scaled = [f"{name} {p.note}" for name, p in chip.parameters.items() if p.origin == "what-if"]
     if scaled:
         said.append(f"what if: {', '.join(scaled)}")
+    if chip.calibrated:
+        said.append(f"calibrated: {', '.join(chip.calibrated)}")
     if ranged:
         said.append("ranges: how far blocks drift apart, which depends on the chip and the code")
     code = given.code

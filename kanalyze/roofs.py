@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kanalyze.devices import Device
-from kanalyze.memory.parameters import Machine, NoParameterError, machine
+from kanalyze.memory.parameters import Machine, NoParameterError, Parameter, machine
 from kanalyze.models import tensor
 from kanalyze.models.intensity import crossing
 from kanalyze.models.roofline import roofline
@@ -25,6 +25,7 @@ def roofline_of(
     predicted_us: float | None,
     device: Device | None,
     changes: Mapping[str, float],
+    own: Mapping[str, Parameter] | None = None,
 ) -> doc.RooflinePart | str:
     """Where the launch stands; the reason where that is not known.
 
@@ -35,6 +36,7 @@ def roofline_of(
         predicted_us: the time.
         device: the GPU.
         changes: factors on its rates, see `kanalyze.predicted.WHAT_IF`.
+        own: parameters of the GPU in the place of the model's.
     """
     if device is None or predicted_us is None:
         return "the device or the time is not known"
@@ -44,7 +46,8 @@ def roofline_of(
     if isinstance(peaks, str):
         return peaks
     try:
-        chip = machine(device, {WHAT_IF[name]: factor for name, factor in changes.items()})
+        factors = {WHAT_IF[name]: factor for name, factor in changes.items()}
+        chip = machine(device, factors, own)
     except NoParameterError as error:
         return str(error)
     rates, notes = _bandwidths(device, chip, changes)

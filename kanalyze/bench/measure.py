@@ -111,7 +111,7 @@ def measure(found: Machine, progress: Callable[[str], None]) -> Rates:
     return Rates(found.device, found.versions, copied, curve, products, reasons)
 
 
-def _seconds(torch: Any, go: Callable[[], Any]) -> float:
+def median_seconds(torch: Any, go: Callable[[], Any]) -> float:
     """The median time of a function after two warm-ups."""
     go()
     go()
@@ -129,7 +129,7 @@ def _seconds(torch: Any, go: Callable[[], Any]) -> float:
 def _copy(torch: Any) -> float:
     source = torch.randint(0, 2**31 - 1, (_COPY // 4,), dtype=torch.int32, device="cuda")
     target = torch.empty_like(source)
-    rate = 2 * _COPY / _seconds(torch, lambda: target.copy_(source)) / 1e9
+    rate = 2 * _COPY / median_seconds(torch, lambda: target.copy_(source)) / 1e9
     return rate
 
 
@@ -152,7 +152,7 @@ def _sweep(torch: Any, driver: Driver, progress: Callable[[str], None]) -> list[
         ]  # fmt: skip
         blocks = _SWEPT // _PIECE
         go = kernel.launcher((blocks, 1, 1), (_THREADS, 1, 1), 0, values, stream)
-        curve.append((size, _SWEPT / _seconds(torch, go) / 1e9))
+        curve.append((size, _SWEPT / median_seconds(torch, go) / 1e9))
     kernel.close()
     return curve
 
@@ -175,7 +175,7 @@ def _products(
     for name, make in makers.items():
         progress(name)
         try:
-            seconds = _seconds(torch, make(torch))
+            seconds = median_seconds(torch, make(torch))
             found[name] = 2 * _SIDE**3 / seconds / 1e12
         except (RuntimeError, AttributeError, TypeError) as error:
             found[name] = None

@@ -44,12 +44,19 @@ UNITS = {
     is_flag=True,
     help="Measure this machine's GPU: copy and L2 rates, steps of L2's capacity, matrix products.",
 )
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure parameters of the memory model on this machine's GPU, for 'kanalyze traffic "
+    "--calibration FILE'.",
+)
 @options.output_options
 @options.file_option
 def command(
     name: tuple[str, ...],
     compare: bool,
     measure: bool,
+    calibrate: bool,
     format_: str,
     color: str,
     file: str | None,
@@ -64,19 +71,27 @@ def command(
     Examples:
       kanalyze device
       kanalyze device H200
+      kanalyze device --calibrate -o mine.toml
     """
     from kanalyze import devices
     from kanalyze.errors import UsageError
     from kanalyze.report.as_json import dumps
     from kanalyze.report.layout import Page
 
-    if bool(name) + compare + measure > 1:
-        raise UsageError("give NAME, --lecture or --measure, not both")
+    if bool(name) + compare + measure + calibrate > 1:
+        raise UsageError("give NAME, --lecture, --measure or --calibrate, not both")
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
     found: list[devices.Device] = []
-    lecture = rates = None
-    if measure:
+    lecture = rates = calibrated = None
+    if calibrate:
+        from kanalyze.cli import measuring
+
+        text, calibrated = measuring.calibrated()
+        if format_ == "text":
+            output.deliver(text, file)
+            return
+    elif measure:
         from kanalyze.cli.measuring import measured
 
         rates = measured(page)
@@ -101,6 +116,7 @@ def command(
             "devices": plain,
             "lecture": lecture,
             "measured": rates,
+            "calibrated": calibrated,
             "sources": dict(devices.sources()),
             "unknown": [
                 {"field": f"{one['name']}: {entry['field']}", "reason": entry["reason"]}

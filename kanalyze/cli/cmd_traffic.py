@@ -15,6 +15,7 @@ from kanalyze.cli.comparing import Compared, compare_options
 if TYPE_CHECKING:
     from kanalyze.compile import Compiled
     from kanalyze.launch import Launch
+    from kanalyze.memory.calibration import Calibration
     from kanalyze.ptx import ir
 
 
@@ -58,6 +59,14 @@ def _factors(
     callback=_factors,
     help="Estimate with another rate: hbm=2x, l2, link, clock, tensor or issue.",
 )
+@click.option(
+    "--calibration",
+    metavar="FILE",
+    envvar="KANALYZE_CALIBRATION",
+    callback=shared.not_empty,
+    help="Measured parameters of GPUs, as 'kanalyze device --calibrate' writes them.  [env: "
+    "KANALYZE_CALIBRATION]",
+)
 @compare_options
 @click.option(
     "--plot",
@@ -86,6 +95,7 @@ def command(
     device: str | None,
     kernel: str | None,
     what_if: dict[str, float],
+    calibration: str | None,
     compared: Compared,
     plot: str | None,
     exact: bool,
@@ -123,12 +133,16 @@ def command(
             words = "--assume, --kernel, --every and --lenient are for one launch"
             raise click.UsageError(f"{words}, not for --versus and --over")
         compared.check(plot)
-        comparison, code = compared.run(target, options, device, what_if, simulate=not exact)
+        comparison, code = compared.run(
+            target, options, device, what_if, _calibration(calibration), simulate=not exact
+        )
+        _used(calibration, comparison.device)
         compared.deliver(comparison, format_, color, width, pager, file)
         compared.plot(comparison, plot)
         return code
     from kanalyze.estimating import estimate
 
+    measured = _calibration(calibration)
     launch = options.launch()
     found, unread, cubin = _read(target, options, launch, lenient)
     traffic = estimate(
@@ -140,7 +154,9 @@ def command(
         assume=assume,
         simulate=not exact,
         what_if=what_if,
+        calibration=measured,
     )
+    _used(calibration, traffic.device)
     if format_ == "json":
         from kanalyze.report.as_json import dumps
 
@@ -161,6 +177,23 @@ def command(
 
         traffic_plot.roofline(traffic, plot)
     return 0 if lenient else unread
+
+
+def _calibration(file: str | None) -> Calibration | None:
+    """The measured parameters in a file."""
+    if file is None:
+        return None
+    from kanalyze.memory import calibration
+
+    return calibration.read(file)
+
+
+def _used(file: str | None, device: str | None) -> None:
+    """Warn where a file of measured parameters has none of the GPU."""
+    known = _calibration(file)
+    if known is not None and device is not None and device not in known:
+        had = ", ".join(known)
+        output.say(f"{file} has parameters of {had}, none of {device}", "warning")
 
 
 def _read(

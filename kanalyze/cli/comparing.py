@@ -14,6 +14,7 @@ from kanalyze.cli import options as shared
 from kanalyze.cli import output
 
 if TYPE_CHECKING:
+    from kanalyze.memory.calibration import Calibration
     from kanalyze.report.comparison_document import Comparison
 
 _MOST_VALUES = 100
@@ -50,6 +51,7 @@ class Compared:
         options: shared.TargetOptions,
         device: str | None,
         what_if: dict[str, float],
+        calibration: Calibration | None,
         simulate: bool,
     ) -> tuple[Comparison, int]:
         """Compare; the result, and the exit code. What went wrong with a launch has been said."""
@@ -73,6 +75,7 @@ class Compared:
             over=self.over,
             device=device,
             what_if=what_if,
+            calibration=calibration,
             simulate=simulate,
         )
         return compare(asked, failed), max(codes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kanalyze.cli import output
@@ -32,6 +33,31 @@ def measured(page: Page) -> dict[str, Any]:
     found = measure.measure(machine, _progress).to_dict()
     measured_text(found, table, page)
     return found
+
+
+def calibrated() -> tuple[str, dict[str, Any]]:
+    """Run the calibrating kernels; the file of parameters as text, and the same as plain data.
+
+    Raises:
+        MissingToolError: there is no GPU.
+        UsageError: the device table does not know the GPU.
+    """
+    from kanalyze import devices
+    from kanalyze.bench import calibrate, calibrating, gpu
+    from kanalyze.memory import calibration
+
+    machine = gpu.machine()
+    device = devices.device(machine.device)
+    measured, compiled = calibrate.calibrate(machine, device, _progress)
+    solved = calibrating.solve(measured, device, compiled, _progress)
+    remarks = calibrating.remarks(measured, solved.reasons)
+    data = {
+        **remarks,
+        "unknown": dict(solved.reasons),
+        "device": device.name,
+        "parameters": {name: asdict(p) for name, p in solved.parameters.items()},
+    }
+    return calibration.write(device.name, solved.parameters, remarks), data
 
 
 def _progress(what: str) -> None:

@@ -7,6 +7,7 @@ scaled from its facts (`kanalyze.devices`) by the rules here, and says so.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ from kanalyze.errors import KanalyzeError
 _FILE = Path(__file__).with_name("machine.toml")
 _COALESCES = ("sm_90", "sm_100", "sm_103")
 _SMS_OF_GPC = 18
+_SCALED = ("clock", "sides", "l2_bytes_per_side", "gpcs", "hbm_rate", "link_rate", "l2_rate",
+           "atomic_rate")  # fmt: skip
 
 
 class NoParameterError(KanalyzeError):
@@ -38,10 +41,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the memory model knows of a GPU; bytes, ns, and bytes a ns (GB/s)."""
+    """What the memory model knows of a GPU; bytes, ns, and bytes a ns (GB/s).
+
+    ``calibrated`` are the parameters that the user's own file gives.
+    """
 
     device: Device
     parameters: dict[str, Parameter]
+    calibrated: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> float:
         return float(self.parameters[name].value)
@@ -73,26 +80,38 @@ class Machine:
         return "checked" in self.parameters
 
 
-def machine(device: Device, changes: dict[str, float] | None = None) -> Machine:
+def machine(
+    device: Device,
+    changes: dict[str, float] | None = None,
+    own: Mapping[str, Parameter] | None = None,
+) -> Machine:
     """The parameters of a GPU.
 
     Args:
         device: the GPU.
         changes: factors on ``hbm_rate``, ``l2_rate``, ``clock`` … (what-if).
+        own: parameters that replace the model's (`kanalyze.memory.calibration`).
 
     Raises:
         NoParameterError: a fact that the model needs has no source.
     """
-    common, own = _table()
+    common, table = _table()
     found = dict(common)
     found |= _scaled(device, common)
-    found |= own.get(device.name, {})
+    found |= table.get(device.name, {}) | dict(own or {})
     for name, factor in (changes or {}).items():
         if name not in found:
             raise NoParameterError(f"there is no parameter '{name}' of the memory model")
         given = found[name]
         found[name] = Parameter(given.value * factor, "what-if", f"{factor:g} x {given.value:g}")
-    return Machine(device, found)
+    return Machine(device, found, tuple(own or ()))
+
+
+def names() -> tuple[str, ...]:
+    """The parameters that a GPU has a number of."""
+    common, table = _table()
+    every = [*common, *_SCALED, *(name for section in table.values() for name in section)]
+    return tuple(name for name in dict.fromkeys(every) if name != "checked")
 
 
 @cache

@@ -10,6 +10,7 @@ from kanalyze import kernelfile
 from kanalyze.compile import Compiled
 from kanalyze.errors import InputError, KanalyzeError, UsageError
 from kanalyze.estimating import estimate
+from kanalyze.memory.calibration import Calibration
 from kanalyze.pipeline import Settings, compiled_for
 from kanalyze.report import comparison_document as doc
 from kanalyze.report import traffic_document
@@ -23,7 +24,8 @@ COLD = (
 )
 RESIDUE = "what is still modified in L2 when a launch ends is not written to HBM, nor counted as it"
 _REQUESTED = tuple(f"global_{kind}_sectors" for kind in ("load", "store", "atomic", "reduction"))
-_OF_A_LAUNCH = ("device: ", "machine code: ", "the memory model was never", "time: ", "what if: ")
+_OF_A_LAUNCH = ("device: ", "machine code: ", "the memory model was never", "time: ", "what if: ",
+                "calibrated: ")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Asked:
         over: a name of the settings, and the values that it takes.
         device: the GPU; a usual one of the architecture if left out.
         what_if: factors on its rates.
+        calibration: measured parameters of GPUs.
         simulate: whether caches, HBM and time are estimated, too.
     """
 
@@ -49,6 +52,7 @@ class Asked:
     over: tuple[str, tuple[int, ...]] | None = None
     device: str | None = None
     what_if: Mapping[str, float] | None = None
+    calibration: Calibration | None = None
     simulate: bool = True
 
 
@@ -222,6 +226,7 @@ class _Comparing:
                 compiled_for(wanted.target, wanted.options),
                 device=asked.device,
                 what_if=asked.what_if,
+                calibration=asked.calibration,
                 simulate=asked.simulate,
             )
         except KanalyzeError as error:
