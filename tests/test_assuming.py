@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kanalyze import InputError, Launch, UsageError, estimate, parse_ptx, stretches
+from kanalyze import InputError, Launch, UsageError, parse_ptx, stretches
 from kanalyze.assuming import DRAWS, assume, parse
 from kanalyze.cli.app import cli
 from kanalyze.launch import LaunchParam
@@ -26,6 +26,7 @@ from tests.oracle.interpreter import Access, run
 pytest.importorskip("triton")
 
 from kanalyze.compile import Compiled, compile_kernel
+from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze import Launch, Traffic, estimate, parse_ptx
+from kanalyze import Launch, Traffic, parse_ptx
+from tests.counting import estimate
 
 RECORDS = Path(__file__).parents[1] / "samples" / "records" / "with_data_h200.json.gz"
 KINDS = {"load": "ld", "store": "st", "reduction": "red", "atomic": "atom"}

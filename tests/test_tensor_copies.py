@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze import InputError, Launch, Traffic, estimate, parse_ptx
+from kanalyze import InputError, Launch, Traffic, parse_ptx
 from kanalyze.launch import LaunchParam
 from kanalyze.models import tensor_boxes
 from kanalyze.tensormap import TensorMap
+from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kanalyze import Launch, compile_kernel, estimate, parse_ptx
+from kanalyze import Launch, compile_kernel, parse_ptx
 from kanalyze.launch import LaunchParam
+from tests.counting import estimate
 
 COPY = """
 .version 8.0

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from kanalyze import Launch, Traffic, UsageError, estimate, occupancy, parse_ptx, tools
+from kanalyze import Launch, Traffic, UsageError, occupancy, parse_ptx, tools
 from kanalyze.launch import LaunchParam
 from kanalyze.pipeline import Settings
+from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kanalyze import Launch, Traffic, estimate
+from kanalyze import Launch, Traffic
 from kanalyze.cli.app import cli
+from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -39,7 +40,9 @@ def measured(path: Path) -> Mapping[str, Any]:
 
 @cache
 def estimated(path: Path) -> Mapping[str, Any]:
-    result = CliRunner().invoke(cli, ["traffic", "--launch", str(path), "--format", "json"])
+    result = CliRunner().invoke(
+        cli, ["traffic", "--launch", str(path), "--exact", "--format", "json"]
+    )
     assert result.exit_code == 0, result.stderr
     data: dict[str, Any] = json.loads(result.stdout)
     return data

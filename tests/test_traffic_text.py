@@ -72,11 +72,11 @@ def copied(stride: int | None = 1, text: str = PTX) -> Traffic:
 
 
 @cache
-def recorded(name: str) -> Traffic:
+def recorded(name: str, simulate: bool = True) -> Traffic:
     """The estimate of a record, without what depends on the assembler's version."""
     given = Launch.from_record(RECORDS / f"{name}.json")
     assert given.ptx is not None
-    traffic = estimate(given.ptx, given)
+    traffic = estimate(given.ptx, given, simulate=simulate)
     registers = json.loads((RECORDS / f"{name}.json").read_text())["registers_per_thread"]
     return dataclasses.replace(traffic, file=f"{name}.ptx", registers_per_thread=registers)
 
@@ -108,7 +108,8 @@ def errors(data: object) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_is_as_before(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"traffic_{name}.txt", render(recorded(name), width=100))
+    """What is counted; estimates move with what they are fitted to (see test_traffic_estimates)."""
+    golden(f"traffic_{name}.txt", render(recorded(name, simulate=False), width=100))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kanalyze.estimating import estimate
 from kanalyze.launch import Launch
 from kanalyze.ptx.parse import parse_ptx
+from tests.counting import estimate
 
 RECORDS = Path(__file__).parents[1] / "samples" / "records" / "unfitted_h200.json.gz"
 PARTED = {
