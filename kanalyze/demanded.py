@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -74,6 +75,31 @@ def local(code: SassLaunched) -> Local:
         if access.kind in moved and access.bytes_per_thread:
             moved[access.kind] += warps * 32 * access.bytes_per_thread
     return Local(moved["load"], moved["store"])
+
+
+def unrolled(totals: Totals, code: SassLaunched) -> int:
+    """How many iterations of its loops the machine code asks for at once, where it unrolls them.
+
+    Told by the loads from global memory in the innermost loop that has most of them, in PTX and in
+    machine code.
+    """
+    in_ptx: Counter[int] = Counter()
+    for access in totals.launched.found.accesses:
+        loop = totals.launched.cfg.innermost_loop(access.block)
+        if loop is not None and access.row.space == "global" and access.row.kind == "load":
+            in_ptx[loop.header] += 1
+    in_code: Counter[int] = Counter()
+    for block in code.cfg.blocks:
+        loop = code.cfg.innermost_loop(block.index)
+        if loop is None:
+            continue
+        for instruction in block.instructions:
+            access_of = memory_access(instruction)
+            if access_of is not None and (access_of.space, access_of.kind) == ("global", "load"):
+                in_code[loop.header] += not access_of.dummy
+    if not in_ptx or not in_code:
+        return 1
+    return max(1, round(max(in_code.values()) / max(in_ptx.values())))
 
 
 def _executed(code: SassLaunched) -> Iterator[tuple[SassInstruction, int]]:

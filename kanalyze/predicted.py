@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
-from kanalyze.demanded import demand, local
+from kanalyze.demanded import demand, local, unrolled
 from kanalyze.describe import Description
 from kanalyze.devices import Device
 from kanalyze.memory import streams
@@ -97,6 +97,9 @@ def predict(
     asked = demand(given.totals, given.code, given.description.cfg, sectors, device)
     if isinstance(asked, str):
         return asked
+    together = unrolled(given.totals, given.code) if not stream.depth else 1
+    if together > 1:
+        stream = streams.coarser(stream, together)
     spilled = local(given.code)
     if spilled.read or spilled.written:
         stream = with_local(
