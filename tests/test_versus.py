@@ -267,6 +267,12 @@ def test_without_simulation_nothing_is_estimated() -> None:
     assert result.exit_code == 0
     assert "HBM read" not in result.stdout
     assert "distinct bytes" in result.stdout
+    for more in ((), ("--versus", "naive")):
+        result = run("gelu", *more, "--exact", "--over", "n=4096,65536")
+        assert result.exit_code == 0
+        assert "?" not in result.stdout
+        assert "HBM" not in result.stdout
+        assert "1.00" in result.stdout
 
 
 @pytest.mark.parametrize(

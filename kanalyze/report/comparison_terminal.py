@@ -64,6 +64,7 @@ class _Report:
         self.page = page
         self.comparison = comparison
         self.two = len(comparison.sides) > 1
+        self.swept = [row for row in _SWEPT if comparison.estimated or row[1] in _COUNTED]
 
     def show(self) -> None:
         """Add all of it."""
@@ -135,12 +136,12 @@ class _Report:
     def _both(self) -> None:
         found = self.comparison
         heads = [found.over or ""]
-        for _ in _SWEPT:
+        for _ in self.swept:
             heads += ["A", "B", "B / A"]
         lines = []
         for point in found.points:
             cells = [str(point.value)]
-            for _, name, shown in _SWEPT:
+            for _, name, shown in self.swept:
                 values = [getattr(side.totals, name) for side in point.sides]
                 cells += [*(shown(v) for v in values), *self._ratio(values)]
             lines.append(cells)
@@ -149,7 +150,7 @@ class _Report:
         first = columns.widths[0]
         groups = [sum(columns.widths[i : i + 3]) + 4 for i in range(1, len(heads), 3)]
         above = "  ".join(
-            f"{label:^{size}}" for (label, _, _), size in zip(_SWEPT, groups, strict=True)
+            f"{label:^{size}}" for (label, _, _), size in zip(self.swept, groups, strict=True)
         )
         self.page.blank()
         self.page.line((" " * (first + 2) + above.rstrip(), "label"))
@@ -162,7 +163,7 @@ class _Report:
         if not by_name:
             return []
         cells = [f"~ {found.over}^"]
-        for _, name, _ in _SWEPT:
+        for _, name, _ in self.swept:
             exponents = by_name[name]
             cells += [_UNKNOWN if e is None else f"{e:.2f}" for e in exponents]
             if self.two:
@@ -193,11 +194,13 @@ class _Report:
                     bound_name(step.bound_by),
                 ]
             )
-        for cells in self._growth():
-            label, distinct, _, time = cells
-            lines.append([label, distinct, "", "", time, "", "", ""])
+        for label, distinct, *rest in self._growth():
+            lines.append([label, distinct, "", "", rest[-1] if rest else "", "", "", ""])
         self.page.blank()
-        self.table(heads, lines, "bound by")
+        if found.estimated:
+            self.table(heads, lines, "bound by")
+        else:
+            self.table(heads[:2], [line[:2] for line in lines])
         self._basis()
 
     def _steps(self) -> None:
