@@ -258,12 +258,14 @@ def test_a_line_in_flight_is_waited_for(sides: int) -> None:
 
     With two sides its home is the other one, and what is waited for is the copy on the own side.
     """
-    program = program_of([[[(READ, False, [(9, 15)])]]] * 2, work=1.0, homes=sides)
+    line: Ask = (READ, False, [(9, 15)])
+    blocks: list[list[list[Ask]]] = [[[line], [(READ, False, None)]], [[line], EMPTY]]
+    program = program_of(blocks, work=[1.0, 1000.0], homes=sides)
     assert program.lines.home[0] == sides - 1
     end, counts, memory = simulated(program, chip_of([0, 2], sides=sides))
     assert counts[HBM_READ] == 4
     assert counts[L2_READ] == 8
-    assert end == pytest.approx(600 + 1, abs=1)
+    assert end == pytest.approx(600 + 1001, abs=1)  # the second block's: it works on
     assert (memory.l2.tag == 9).sum() == sides
 
 

@@ -3,6 +3,9 @@
 Numba takes kept machine code where the file of the function is as it was; what the function calls
 may have changed. So it is kept below kanalyze's cache, in a folder of its own for each state of the
 sources here. Where that cannot be written to, every process compiles.
+
+References to arrays are counted only where a function makes arrays: counting them at every call of
+a small function takes more time than all else.
 """
 
 from __future__ import annotations
@@ -18,16 +21,26 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, without the interpreter's lock."""
+    """The function as machine code, without the interpreter's lock; it makes no arrays."""
+    return _made(function, counted=False)
+
+
+def making_arrays(function: Function) -> Function:
+    """The same of a function that makes arrays."""
+    return _made(function, counted=True)
+
+
+def _made(function: Function, counted: bool) -> Function:
     import numba
 
-    folder, config = _folder(), cast(Any, numba.config)
+    folder, config, njit = _folder(), cast(Any, numba.config), cast(Any, numba.njit)
     before = config.CACHE_DIR
     config.CACHE_DIR = before if folder is None else str(folder)
     try:
-        return cast(Function, numba.njit(cache=folder is not None, nogil=True)(function))
+        made = njit(cache=folder is not None, nogil=True, _nrt=counted)(function)
     finally:
         config.CACHE_DIR = before
+    return cast(Function, made)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kanalyze.memory.compiled import compiled
+from kanalyze.memory.compiled import compiled, making_arrays
 
 PAGE = 1 << 14  # lines of 128 bytes in a page of 2 MiB
 
@@ -61,7 +61,7 @@ def place(line: int, sets: int) -> tuple[int, int]:
     return int((within * sets // PAGE + start) % sets), int(home)
 
 
-@compiled
+@making_arrays
 def sampled(
     pattern: Ints, base: Ints, starts: Ints, lines: Ints, masks: Ints, sets: int, rate: int
 ) -> Lines:

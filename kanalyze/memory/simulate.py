@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanalyze.memory import levels
-from kanalyze.memory.compiled import compiled
+from kanalyze.memory.compiled import compiled, making_arrays
 from kanalyze.memory.levels import (
     HBM_READ,
     HBM_WRITE,
@@ -349,7 +349,7 @@ def _shares(slots: Slots, on_sm: Ints, number: int, age: float, now: float) -> f
     return soonest
 
 
-@compiled
+@making_arrays
 def run(program: Program, chip: Chip, caches: Caches, counts: Floats, seed: int) -> float:
     """Run a launch; returns when the last block ends (ns), and adds up ``counts``."""
     np.random.seed(seed)
