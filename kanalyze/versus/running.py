@@ -117,10 +117,10 @@ class _Comparing:
         if first is None:
             raise InputError("none of the values can be compiled", file=asked.target)
         names, summaries = self._named(first)
-        if any(len(side.steps) > 1 or side.totals.launches > 1 for side in points[0].sides):
-            self.assumed[COLD] = None
         if asked.simulate:
             self.assumed[RESIDUE] = None
+            if any(side.totals.launches > 1 for side in points[0].sides):
+                self.assumed[COLD] = None
         return doc.Comparison(
             device=self.device,
             sides=names,
