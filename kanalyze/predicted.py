@@ -25,7 +25,7 @@ from kanalyze.sass_launched import SassLaunched
 from kanalyze.timing.model import Times, sm_work, times
 from kanalyze.totals import Totals
 
-_MOST_BLOCKS = 1 << 17
+_MOST_BLOCKS = 1 << 16
 _CARVEOUT_ROOM = 1.6
 _SMALL = 32 << 10
 
