@@ -168,7 +168,13 @@ class _Model:
     def _program(self) -> simulate.Program:
         stream = self.stream
         weight = self.lines if self.lines.any() else self.having
-        work = self.work.total_ns * self.share * weight / weight.sum() / np.maximum(self.having, 1)
+        work = (
+            self.work.total_ns
+            * self.share
+            * weight
+            / max(float(weight.sum()), 1.0)
+            / np.maximum(self.having, 1)
+        )
         if self.stream.depth:  # blocks of an SM hide each other's waits at barriers
             work = np.maximum(work, (work + self.machine["sync"]) / self.per_sm)
         return simulate.Program(
