@@ -35,7 +35,10 @@ pytestmark = pytest.mark.usefixtures("shared_cache")
 ROOT = Path(__file__).parents[1]
 OURS = ROOT / "samples" / "h200_records"
 MORE = ROOT.parent / "shared" / "measured" / "h200"
+WITH_DATA = ROOT / "samples" / "records" / "with_data_h200.json.gz"
 UNFITTED = ROOT / "samples" / "records" / "unfitted_h200.json.gz"
+EXACT = ("--counter", "exact", "--counter", "bound")
+"""Without estimates, which simulate caches."""
 
 
 def run(*arguments: str | Path, **options: Any) -> Result:
@@ -89,16 +92,26 @@ def test_our_records_equal_what_the_files_hold() -> None:
 def test_exact_counters_are_equal_or_unknown_on_real_records(where: Path) -> None:
     if not where.exists():
         pytest.skip("the other recorded launches are not here")
-    data = checked(where, "-j", "2", "--max-error", "exact=0")
+    data = checked(where, *EXACT, "-j", "2", "--max-error", "exact=0")
     assert data["skipped"] == []
     assert all(bound["held"] for bound in data["bounds"])
-    results = {
-        c["result"]
-        for launch in data["launches"]
-        for c in launch["comparisons"]
-        if c["kind"] != "estimate"
-    }
+    results = {c["result"] for launch in data["launches"] for c in launch["comparisons"]}
     assert results <= {"equal", "holds", "unknown", "not measured"}
+
+
+def test_arrays_that_a_record_tells_are_what_the_kernels_load() -> None:
+    """Gathers: unknown without the arrays, equal with them, but where the index goes through shared
+    memory first."""
+    data = checked(WITH_DATA, "--counter", "exact")
+    results = {
+        launch["case"]: {c["counter"]: c["result"] for c in launch["comparisons"]}
+        for launch in data["launches"]
+    }
+    for case in ("elements_1000", "rows_300", "chained", "segments", "chosen"):
+        assert results[case]["global_load_sectors"] == "equal"
+        assert results[case]["instructions_executed"] == "equal"
+    assert results["bins"]["global_reduction_sectors"] == "unknown"
+    assert "differs" not in {r for own in results.values() for r in own.values()}
 
 
 def test_a_wrong_estimate_would_be_noticed(tmp_path: Path) -> None:
@@ -110,13 +123,13 @@ def test_a_wrong_estimate_would_be_noticed(tmp_path: Path) -> None:
     data["counters"][name] += 1
     data["counters"]["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] = 0
     file.write_text(json.dumps(data), "utf-8")
-    result = run(file)
+    result = run(file, *EXACT)
     assert result.exit_code == 0
     assert "global_load_sectors: " in result.stdout.partition("differences\n")[2]
-    result = run(file, "--max-error", "exact=0")
+    result = run(file, *EXACT, "--max-error", "exact=0")
     assert result.exit_code == 1
     assert "PASSED" in result.stdout
-    (launch,) = checked(file)["launches"]
+    (launch,) = checked(file, *EXACT)["launches"]
     (wrong,) = (c for c in launch["comparisons"] if c["result"] == "differs")
     assert (wrong["counter"], wrong["difference"]) == ("global_load_sectors", -1)
 
@@ -132,7 +145,7 @@ def modelled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         real, counter = comparing.estimate, itertools.cycle(percents)
 
         def fake(*arguments: Any, **options: Any) -> Traffic:
-            traffic = real(*arguments, **options)
+            traffic = real(*arguments, **{**options, "simulate": False})
             record = next(r for r in records if r.module is arguments[0])
             read = record.counters["dram__bytes_read.sum"]
             duration = record.counters["gpu__time_duration.sum"]
@@ -303,7 +316,7 @@ def test_each_fault_is_a_line_and_the_rest_is_checked(tmp_path: Path) -> None:
     (negative,) = (c for c in cases["negative"] if c["counter"] == "time.predicted_us")
     assert negative["result"] == "not measured"
     assert sum(c["result"] == "equal" for c in cases["negative"]) >= 10
-    assert run(tmp_path, "--max-error", "0").exit_code in (1, 3)
+    assert run(tmp_path, *EXACT, "--max-error", "exact=0").exit_code == 3
 
 
 def test_an_estimate_that_fails_costs_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +329,7 @@ def test_an_estimate_that_fails_costs_one_record(monkeypatch: pytest.MonkeyPatch
         return real(*arguments, **options)
 
     monkeypatch.setattr(comparing, "estimate", failing)
-    result = run(OURS, "--format", "json")
+    result = run(OURS, *EXACT, "--format", "json")
     assert result.exit_code == 3
     assert "internal error (please report it): ZeroDivisionError: a fault" in result.stderr
     launches = json.loads(result.stdout)["launches"]
@@ -328,7 +341,7 @@ def test_an_estimate_that_fails_costs_one_record(monkeypatch: pytest.MonkeyPatch
 def test_without_a_cubin_what_the_machine_code_decides_is_unknown(tmp_path: Path) -> None:
     for suffix in ("json", "ptx"):
         shutil.copy(OURS / f"softmax_8192x781.{suffix}", tmp_path)
-    (launch,) = checked(tmp_path)["launches"]
+    (launch,) = checked(tmp_path, *EXACT)["launches"]
     results = {c["counter"]: c for c in launch["comparisons"]}
     for counter in ("instructions_executed", "shared_load_wavefronts"):
         assert results[counter]["result"] == "unknown"
@@ -358,7 +371,7 @@ def test_on_an_unknown_gpu_what_does_not_depend_on_it_is_checked(tmp_path: Path)
 def test_json_follows_its_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     validator = jsonschema.Draft202012Validator(schemas.load("check"))
-    for arguments, code in (([OURS, "--max-error", "5"], 0), ([OURS, "missing"], 3)):
+    for arguments, code in (([OURS, "--max-error", "5"], 1), ([OURS, "missing", *EXACT], 3)):
         data = checked(*arguments, code=code)
         assert [e.message for e in validator.iter_errors(data)] == []
     assert list(validator.iter_errors({**data, "more": 1}))
@@ -388,9 +401,9 @@ def test_choices(tmp_path: Path) -> None:
         record = json.loads(path.read_text("utf-8"))
         record["purpose"] = ("fit", "report", "report", None)[index]
         path.write_text(json.dumps(record), "utf-8")
-    assert len(checked(tmp_path, "--purpose", "fit")["launches"]) == 1
-    assert len(checked(tmp_path, "--purpose", "report")["launches"]) == 2
-    assert len(checked(tmp_path)["launches"]) == 4
+    assert len(checked(tmp_path, "--purpose", "fit", *EXACT)["launches"]) == 1
+    assert len(checked(tmp_path, "--purpose", "report", *EXACT)["launches"]) == 2
+    assert len(checked(tmp_path, *EXACT)["launches"]) == 4
     result = run(OURS, "--purpose", "fit")
     assert result.exit_code == 0
     assert "no record has the purpose 'fit'" in result.stderr
@@ -415,13 +428,13 @@ def test_wrong_requests(arguments: list[str | Path], code: int, message: str) ->
 
 
 def test_a_missing_path_does_not_cost_the_others() -> None:
-    result = run("missing", OURS)
+    result = run("missing", OURS, *EXACT)
     assert result.exit_code == 3
     assert "4 launches" in result.stdout
 
 
 def test_standard_input() -> None:
-    result = run("-", input=UNFITTED.read_bytes())
+    result = run("-", *EXACT, input=UNFITTED.read_bytes())
     assert result.exit_code == 0
     assert result.stdout.startswith("30 launches of 20 kernels")
 
@@ -438,17 +451,20 @@ def test_details_and_names_that_steer_a_terminal(tmp_path: Path) -> None:
     data["case"] = data["kernel"] = "\x1b[31mred"
     file.write_text(json.dumps(data), "utf-8")
     for format_ in ("text", "json", "csv"):
-        result = run(file, "--details", "--format", format_)
+        result = run(file, *EXACT, "--details", "--format", format_)
         assert result.exit_code == 0
         assert "\x1b" not in result.stdout
-    text = run(file, "--details").stdout
+    text = run(file, *EXACT, "--details").stdout
     assert "global_load_sectors" in text.partition("counter  ")[2]
 
 
-@pytest.mark.parametrize("width", [40, 60, 100, 200])
-def test_text_fits(width: int) -> None:
-    result = run(OURS, "--details", "--width", str(width))
-    assert max(map(len, result.stdout.splitlines())) <= width
+def test_text_fits() -> None:
+    check = running.check([str(OURS)])
+    for width in (40, 60, 100, 200):
+        text = as_text.render(check, width=width, details=True)
+        assert max(map(len, text.splitlines())) <= width
+    result = run(OURS, *EXACT, "--details", "--width", "40")
+    assert max(map(len, result.stdout.splitlines())) <= 40
 
 
 def test_interrupted_prints_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +476,7 @@ def test_interrupted_prints_what_is_finished(monkeypatch: pytest.MonkeyPatch) ->
         return real(*arguments, **options)
 
     monkeypatch.setattr(comparing, "estimate", stopping)
-    result = run(OURS)
+    result = run(OURS, *EXACT)
     assert result.exit_code == 130
     assert "2 launches" in result.stdout
     assert "interrupted: 2 of 4 launches were checked" in result.stderr

@@ -10,7 +10,7 @@ from kanalyze.report.safe import escaped
 
 _HEAD = ("case", "kernel", "device", "arch", "dtype", "purpose", "counter", "metric", "kind",
          "unit", "estimate", "measured", "difference", "error_percent", "interval_least",
-         "interval_most", "result", "reason", "file")  # fmt: skip
+         "interval_most", "in_interval", "result", "reason", "file")  # fmt: skip
 
 
 def render(check: doc.Check) -> str:
@@ -23,7 +23,7 @@ def render(check: doc.Check) -> str:
             least, most = (c.interval[0], c.interval[-1]) if c.interval else (None, None)
             cells = [launch.case, launch.kernel, launch.device, launch.arch, launch.dtype,
                      launch.purpose, c.counter, c.metric, c.kind, c.unit, c.estimate, c.measured,
-                     c.difference, c.error_percent, least, most, c.result, c.reason,
+                     c.difference, c.error_percent, least, most, c.in_interval, c.result, c.reason,
                      launch.file]  # fmt: skip
             writer.writerow([_cell(cell) for cell in cells])
     return out.getvalue()

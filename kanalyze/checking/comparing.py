@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kanalyze.checking import document as doc
 from kanalyze.errors import KanalyzeError
 from kanalyze.estimating import estimate
+from kanalyze.records import arrays
 from kanalyze.records.metrics import METRICS, Metric
 from kanalyze.records.reading import Record
 from kanalyze.report.traffic_document import Traffic
@@ -31,6 +32,8 @@ def compare(record: Record, metrics: Sequence[Metric] = METRICS) -> doc.CheckedL
             device=record.device.name if record.device is not None else None,
             kernel=record.entry,
             cubin=record.cubin,
+            assume=arrays.of_record(record.data),
+            simulate=any(metric.kind == "estimate" for metric in metrics),
         )
     except KanalyzeError as error:
         failed = str(error)
@@ -113,7 +116,9 @@ def _estimated(
         fields = (f"counters.{metric.counter}", metric.counter, part)
         found = next((reasons[field] for field in fields if field in reasons), "no reason is given")
         return None, found, None
-    interval = traffic.interval.get(metric.counter) or traffic.interval.get(attribute)
+    interval: tuple[float, ...] | None = traffic.interval.get(metric.counter)
+    if metric.counter == "time.predicted_us":
+        interval = traffic.time.interval_us
     return value, None, tuple(interval) if interval else None
 
 

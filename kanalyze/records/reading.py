@@ -17,7 +17,7 @@ from kanalyze.devices import Device
 from kanalyze.errors import InputError, SourceSpot
 from kanalyze.launch import Launch
 from kanalyze.ptx import ir
-from kanalyze.records import fitting, plausible
+from kanalyze.records import arrays, fitting, plausible
 from kanalyze.records.contents import Contents, contents, of_bytes
 from kanalyze.records.metrics import absent
 
@@ -204,6 +204,7 @@ class _Reader:
             self._left_out(shown, [("kernel", function)], True)
             return None
         problems = [("params", text) for text in fitting.parameters(function, launch)]
+        problems += arrays.problems(data)
         wrong_block = fitting.block(function, launch)
         problems += [("block", wrong_block)] if wrong_block else []
         device, wrong = fitting.device(str(data["device"]), ptx.module, data.get("arch"))

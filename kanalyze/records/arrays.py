@@ -1,0 +1,46 @@
+"""Arrays of a recorded launch that the record says how to make again: index arrays of gathers.
+
+A parameter's ``integers`` are ``[seed, low, high, shape, type]`` of
+``numpy.random.default_rng(seed).integers(low, high, shape)``; the type ``starts`` is the 32-bit
+running sum of such lengths, with 0 in front: where segments begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
+STARTS = "starts"
+
+
+def made(spec: tuple[int, int, int, int, str] | list[Any]) -> npt.NDArray[np.integer[Any]]:
+    """Make an array again."""
+    import numpy as np
+
+    seed, low, high, shape, kind = spec
+    drawn = np.random.default_rng(seed).integers(low, high, shape)
+    if kind != STARTS:
+        return drawn.astype(kind)
+    return np.concatenate([[0], np.cumsum(drawn)]).astype(np.int32)
+
+
+def problems(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the keys of arrays that cannot be made, and what was found and expected."""
+    for place, param in enumerate(data["params"]):
+        spec = param.get("integers")
+        if spec and not spec[1] < spec[2]:
+            yield f"params[{place}].integers", f"found {spec}, expected low below high"
+
+
+def of_record(data: Mapping[str, Any]) -> dict[str, npt.NDArray[np.integer[Any]]]:
+    """The arrays that a record tells, by the place of their parameter ("0", "1", …)."""
+    return {
+        str(place): made(param["integers"])
+        for place, param in enumerate(data["params"])
+        if param.get("integers")
+    }
