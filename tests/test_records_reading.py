@@ -291,6 +291,10 @@ def test_no_ptx_and_unreadable_ptx(folder: Path) -> None:
         (lambda d: d["params"][0].update(integers=[1, 5, 5, 9, "int32"]), "expected low below"),
         (lambda d: d["params"][0].update(integers=[1, 0, 5, 9, "int3"]), "[4]: found 'int3'"),
         (lambda d: d["params"][0].update(integers=[1, 0]), "found [1, 0], expected [seed"),
+        (
+            lambda d: [p.update(integers=[1, 0, 5, 2**26, "int8"]) for p in d["params"][:2]],
+            "found 134,217,728 integers in all, expected at most 67,108,864",
+        ),
         (lambda d: d.update(arch="sm_80"), "found the architecture sm_80, expected sm_90a"),
         (lambda d: d.update(schema="something/1"), 'schema: found \'something/1\', expected "kan'),
         (lambda d: d.update(kernel=None), "kernel: found None, expected the kernel's name"),

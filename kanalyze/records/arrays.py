@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 STARTS = "starts"
+MOST = 2**26
+"""Elements of all arrays of one record together."""
 
 
 def made(spec: tuple[int, int, int, int, str] | list[Any]) -> npt.NDArray[np.integer[Any]]:
@@ -35,6 +37,9 @@ def problems(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         spec = param.get("integers")
         if spec and not spec[1] < spec[2]:
             yield f"params[{place}].integers", f"found {spec}, expected low below high"
+    total = sum(param["integers"][3] for param in data["params"] if param.get("integers"))
+    if total > MOST:
+        yield "params", f"found {total:,} integers in all, expected at most {MOST:,}"
 
 
 def of_record(data: Mapping[str, Any]) -> dict[str, npt.NDArray[np.integer[Any]]]:
