@@ -23,7 +23,7 @@ from kanalyze.address.grid import UnknownValueError
 from kanalyze.describe import Resources, Sources, describe
 from kanalyze.launch import Launch, LaunchParam
 from kanalyze.launched import Launched
-from kanalyze.memory import streams
+from kanalyze.memory import tiles
 from kanalyze.memory.streams import ATOMIC, READ, WRITE, Stream, coarser, stream
 from kanalyze.models.warps import MixedError
 from kanalyze.ptx.parse import parse_ptx
@@ -205,7 +205,7 @@ def test_bundled_kernels_ask_for_what_their_threads_touch(number: int, shift: in
 def test_lane_by_lane_is_the_same(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = bundled(number, 0)
     by_classes = stream(made.launched, made.staged)
-    monkeypatch.setattr(streams._Builder, "_by_classes", refuse)
+    monkeypatch.setattr(tiles, "by_classes", refuse)
     by_lanes = stream(made.launched, made.staged)
     assert by_classes.accesses == by_lanes.accesses
     for block in range(len(by_classes.tiles_of)):

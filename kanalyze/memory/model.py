@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 _SETS_AT_LEAST = 4  # sampled lines of a burst
 _LINES_AT_LEAST = 200_000
-_MOST_RATE = 64
+_MOST_RATE = 256
 _MOST_BURSTS = 600_000
 _AGREE = 0.01
 _FIRST = ((1.0, 1), (0.0, 2))  # times the usual advantage of older blocks, and a seed

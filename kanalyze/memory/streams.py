@@ -17,30 +17,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from kanalyze.address import parts
-from kanalyze.address.accesses import AccessValue, is_bulk
-from kanalyze.address.grid import THREAD, Condition, spread
-from kanalyze.address.parts import Array, Parts, TooLargeError, array_of
-from kanalyze.bulk import Told, placed, touched
+from kanalyze.address.accesses import AccessValue
+from kanalyze.address.grid import THREAD
+from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.launched import Launched
-from kanalyze.models.coalescing import SECTOR
-from kanalyze.models.cutting import cut, cut_condition
-from kanalyze.models.features import Feature, Tree, made
-from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences
-
-LINE = 128
-READ, WRITE, ATOMIC = 0, 1, 2
-_KINDS = {"store": WRITE, "bulk_store": WRITE, "atomic": ATOMIC, "reduction": ATOMIC}
-_PAST_L1 = frozenset(["cg", "cv", "volatile", "relaxed", "acquire", "mmio", "L1::no_allocate"])
-_MOST_ENTRIES = 1 << 26  # blocks × columns
-_MOST_LANES = 1 << 26
-_MOST_PATTERNS = 1 << 15
-_PACK = 1 << 40
+from kanalyze.memory import tiles
+from kanalyze.memory.tiles import ATOMIC as ATOMIC
+from kanalyze.memory.tiles import LINE as LINE
+from kanalyze.memory.tiles import READ as READ
+from kanalyze.memory.tiles import WRITE as WRITE
+from kanalyze.memory.tiles import Patterns, Place
+from kanalyze.memory.tiles import past_l1 as past_l1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,41 +76,6 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """An access on its axes; ``lanes`` is None where blocks and threads do not part.
-
-    ``copies`` is what a bulk copy (TMA) is told, for which ``address`` says nothing.
-    """
-
-    index: int
-    access: AccessValue
-    address: Parts
-    condition: Condition
-    axes: Occurrences
-    loops: tuple[int, ...]
-    lanes: Array | None
-    elsewhere: tuple[Array, ...]
-    copies: Told | None = None
-
-    @property
-    def counter(self) -> Counter:
-        return Counter(ANYWHERE, self.address, self.condition, self.axes)
-
-    @property
-    def constant(self) -> int:
-        """What the address is where all axes but the thread's are at their first place."""
-        return sum(int(array.reshape(-1)[0]) for array in self.elsewhere)
-
-    @property
-    def kind(self) -> int:
-        return _KINDS.get(self.access.row.kind, READ)
-
-    @property
-    def cached(self) -> bool:
-        return self.kind == READ and not past_l1(self.access)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Column:
     """One group of accesses in one iteration: for each block a pattern (-1: none) and its base."""
 
@@ -129,28 +86,6 @@ class _Column:
     pattern: Array
     base: Array
     accesses: tuple[int, ...]
-
-
-@dataclass
-class _Patterns:
-    """Sets of lines, each once."""
-
-    numbers: dict[bytes, int] = field(default_factory=dict)
-    lines: list[Array] = field(default_factory=list)
-    masks: list[Array] = field(default_factory=list)
-
-    def number(self, sectors: Array) -> int:
-        """The number of a set of sectors, -1 for the empty one."""
-        if not len(sectors):
-            return -1
-        sectors = np.unique(sectors)
-        key = sectors.tobytes()
-        if key not in self.numbers:
-            lines, begins = np.unique(sectors >> 2, return_index=True)
-            self.numbers[key] = len(self.lines)
-            self.lines.append(lines)
-            self.masks.append(np.bitwise_or.reduceat(np.int64(1) << (sectors & 3), begins))
-        return self.numbers[key]
 
 
 def stream(
@@ -184,7 +119,7 @@ class _Builder:
         self.blocks = min(self.all_blocks, most_blocks or self.all_blocks)
         self.position = {block: place for place, block in enumerate(launched.cfg.order)}
         self.barriers = self._barriers()
-        self.patterns = _Patterns()
+        self.patterns = Patterns()
 
     def run(self) -> Stream:
         accesses = [
@@ -198,7 +133,7 @@ class _Builder:
         for group in self._groups(accesses, chunk):
             for column in self._columns(group, chunk[group[0].index]):
                 columns.append(column)
-                if len(columns) * self.blocks > _MOST_ENTRIES:
+                if len(columns) * self.blocks > tiles.MOST_ENTRIES:
                     raise TooLargeError
         columns.sort(key=lambda column: column.order)
         if not any((column.pattern >= 0).any() for column in columns):
@@ -251,11 +186,11 @@ class _Builder:
 
     def _groups(
         self, accesses: list[tuple[int, AccessValue]], chunk: dict[int, int]
-    ) -> list[list[_Place]]:
+    ) -> list[list[Place]]:
         """Accesses of one kind, block and burst whose addresses differ by a constant, together."""
-        groups: list[list[_Place]] = []
+        groups: list[list[Place]] = []
         for index, access in accesses:
-            place = self._place(index, access)
+            place = tiles.place(self.launched, index, access, self.blocks)
             for group in groups:
                 first = group[0]
                 if (
@@ -263,7 +198,7 @@ class _Builder:
                     and (first.kind, first.cached) == (place.kind, place.cached)
                     and chunk[first.index] == chunk[index]
                     and self._before(first) == self._before(place)
-                    and _move_alike(first, place)
+                    and tiles.move_alike(first, place)
                 ):
                     group.append(place)
                     break
@@ -271,55 +206,19 @@ class _Builder:
                 groups.append([place])
         return groups
 
-    def _before(self, place: _Place) -> int:
+    def _before(self, place: Place) -> int:
         """Barriers before an access; what a pipelined loop copies ahead waits for none."""
         ahead = self.staged[place.index] is not None
         return 0 if ahead else self.barriers[id(place.access.instruction)]
 
-    def _place(self, index: int, access: AccessValue) -> _Place:
-        loops = self.launched.loops(access)
-        if is_bulk(access.instruction, access.row):
-            copies, condition, axes = self.launched.copies(access)
-            numbers = tuple(self._cut(number) for number in copies.numbers)
-            copies = replace(copies, numbers=numbers)
-            condition, axes = self._cut_when(condition, axes)
-            return _Place(index, access, numbers[0], condition, axes, loops, None, (), copies)
-        address, condition, axes = self.launched.place(access)
-        address = self._cut(address)
-        condition, axes = self._cut_when(condition, axes)
-        lanes, elsewhere = Counter(ANYWHERE, address, condition, axes).split(address)
-        arrays = () if lanes is None else tuple(array_of(term) for term in elsewhere)
-        return _Place(index, access, address, condition, axes, loops, lanes, arrays)
-
-    def _cut(self, value: Parts) -> Parts:
-        """A value over the blocks that are wanted."""
-        if self.blocks == self.all_blocks:
-            return value
-        some = slice(0, self.blocks)
-        return parts.of_arrays([cut(term, some) for term in value.terms.values()])
-
-    def _cut_when(self, when: Condition, axes: Occurrences) -> tuple[Condition, Occurrences]:
-        if self.blocks == self.all_blocks:
-            return when, axes
-        some = cut_condition(when, slice(0, self.blocks))
-        return some, Occurrences((self.blocks, *axes.dimensions[1:]))
-
     # ------------------------------------------------------------ columns
 
-    def _columns(self, group: list[_Place], chunk: int) -> Iterator[_Column]:
-        first = group[0]
-        if first.copies is not None:
-            found = self._by_copies(first)
-        else:
-            try:
-                found = [self._by_classes(group)]
-            except MixedError:
-                found = [self._by_lanes(group)]
-        for pattern, base in found:
+    def _columns(self, group: list[Place], chunk: int) -> Iterator[_Column]:
+        for pattern, base in tiles.touched_by(group, self.patterns):
             yield from self._iterations(group, chunk, pattern, base)
 
     def _iterations(
-        self, group: list[_Place], chunk: int, pattern: Array, base: Array
+        self, group: list[Place], chunk: int, pattern: Array, base: Array
     ) -> Iterator[_Column]:
         """A column for each iteration of the loops around a group of accesses."""
         first = group[0]
@@ -339,149 +238,25 @@ class _Builder:
                 accesses=tuple(place.index for place in group),
             )
 
-    def _by_classes(self, group: list[_Place]) -> tuple[Array, Array]:
-        """Patterns and bases over blocks and iterations: one pattern for each class of them.
-
-        Raises:
-            MixedError: blocks and threads do not part, or the classes are too many.
-        """
-        first = group[0]
-        if first.lanes is None:
-            raise MixedError
-        extent = [n for axis, n in enumerate(first.axes.dimensions) if axis != THREAD]
-        if math.prod(extent) > _MOST_ENTRIES:
-            raise TooLargeError
-        features: list[Feature] = []
-        trees = [place.counter.classify(place.condition, features) for place in group]
-        base = np.zeros(extent, np.int64)
-        for array in first.elsewhere:
-            base = base + np.squeeze(array, THREAD)
-        arrays = [np.squeeze(made(feature), THREAD) for feature in features]
-        code, radix = np.mod(base, LINE), LINE
-        for array in arrays:
-            levels, places = np.unique(array, return_inverse=True)
-            if len(levels) > 1:
-                code = code + radix * places.reshape(array.shape)
-                radix *= len(levels)
-            if radix > _PACK:
-                packed, places = np.unique(code, return_inverse=True)
-                code, radix = places.reshape(code.shape), len(packed)
-        _, one, class_of = np.unique(code, return_index=True, return_inverse=True)
-        if len(one) * len(group) > _MOST_PATTERNS:
-            raise MixedError
-        rows = np.zeros((len(one), len(arrays)), np.int64)
-        for place, array in enumerate(arrays):
-            rows[:, place] = np.broadcast_to(array, extent).reshape(-1)[one]
-        within = np.mod(np.broadcast_to(base, extent).reshape(-1)[one], LINE)
-        numbers = np.array(
-            [
-                self.patterns.number(_touched(group, trees, rows[k : k + 1], int(within[k])))
-                for k in range(len(one))
-            ],
-            np.int64,
-        )
-        return numbers[class_of].reshape(extent), np.floor_divide(base, LINE)
-
-    def _by_copies(self, place: _Place) -> list[tuple[Array, Array]]:
-        """The same of a bulk copy, for each of the different ones that threads of a block make."""
-        assert place.copies is not None
-        extent = [n for axis, n in enumerate(place.axes.dimensions) if axis != THREAD]
-        if math.prod(extent) > _MOST_ENTRIES:
-            raise TooLargeError
-        by_thread, elsewhere = [], []
-        for number in place.copies.numbers:
-            lanes, others = place.counter.split(number)
-            if lanes is None:
-                raise TooLargeError
-            by_thread.append(lanes)
-            sums = np.zeros(extent, np.int64)
-            for term in others:
-                sums = sums + np.squeeze(array_of(term), THREAD)
-            elsewhere.append(sums.reshape(-1))
-        features: list[Feature] = []
-        tree = place.counter.classify(place.condition, features)
-        codes = np.zeros((math.prod(extent), len(features)), np.int64)
-        for index, feature in enumerate(features):
-            array = np.squeeze(made(feature), THREAD)
-            codes[:, index] = np.broadcast_to(array, extent).reshape(-1)
-        rows, class_of = np.unique(codes, axis=0, return_inverse=True)
-        shape = (len(rows), len(by_thread[0]))
-        active = np.broadcast_to(tree.lanes(rows), shape)
-        makers = np.flatnonzero(active.any(axis=0))
-        kinds, kind_of = np.unique(np.stack(by_thread, axis=1)[makers], axis=0, return_inverse=True)
-        found = []
-        for which, kind in enumerate(kinds):
-            who = makers[kind_of.reshape(-1) == which]
-            copying = np.asarray(active[:, who].any(axis=1))[class_of.reshape(-1)]
-            told = np.stack(elsewhere, axis=1)[copying] + kind
-            found.append(self._copied(place.copies, told, copying, extent))
-        return found
-
-    def _copied(
-        self, copies: Told, told: Array, copying: npt.NDArray[np.bool_], extent: list[int]
-    ) -> tuple[Array, Array]:
-        """Patterns and bases of copies, at the blocks and iterations that make one."""
-        numbers = np.full(len(copying), -1, np.int64)
-        bases = np.zeros(len(copying), np.int64)
-        start, shape = placed(copies, told)
-        kinds, kind_of = np.unique(
-            np.column_stack([np.mod(start, LINE), shape]), axis=0, return_inverse=True
-        )
-        if len(kinds) > _MOST_PATTERNS:
-            raise TooLargeError
-        patterns = np.array(
-            [self.patterns.number(touched(copies, int(k[0]), k[1:])) for k in kinds], np.int64
-        )
-        numbers[copying] = patterns[kind_of.reshape(-1)]
-        bases[copying] = np.floor_divide(start, LINE)
-        return numbers.reshape(extent), bases.reshape(extent)
-
-    def _by_lanes(self, group: list[_Place]) -> tuple[Array, Array]:
-        """The same lane by lane: each block and iteration has a pattern of its own."""
-        shape = group[0].axes.dimensions
-        if math.prod(shape) > _MOST_LANES:
-            raise TooLargeError
-        extent = [n for axis, n in enumerate(shape) if axis != THREAD]
-        found = np.concatenate([_lane_sectors(place) for place in group], axis=1)
-        numbers = np.full(len(found), -1, np.int64)
-        bases = np.zeros(len(found), np.int64)
-        for row, sectors in enumerate(found):
-            some = sectors[sectors >= 0]
-            if len(some):
-                bases[row] = int(some.min()) >> 2
-                numbers[row] = self.patterns.number(some - (bases[row] << 2))
-        return numbers.reshape(extent), bases.reshape(extent)
-
     # ------------------------------------------------------------ all together
 
     def _assemble(self, columns: list[_Column], depth: int) -> Stream:
-        shape = (self.blocks, len(columns))
-        patterns, bases = np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
         bursts = np.zeros(len(columns), np.int64)
-        for place, column in enumerate(columns):
-            patterns[:, place], bases[:, place] = column.pattern, column.base
-            if place:
-                fresh = column.burst != columns[place - 1].burst
-                bursts[place] = bursts[place - 1] + fresh
-        asked = patterns >= 0
-        low, high = (int(bases[asked].min()), int(bases[asked].max())) if asked.any() else (0, 0)
-        span = high - low + 1
-        code = np.where(asked, patterns * span + (bases - low), -1)
-        distinct, tile = np.unique(code, return_inverse=True)
-        empty = int(len(distinct) > 0 and distinct[0] < 0)
-        distinct = distinct[empty:]
+        for place in range(1, len(columns)):
+            fresh = columns[place].burst != columns[place - 1].burst
+            bursts[place] = bursts[place - 1] + fresh
+        pattern, base, tiles_of = _numbered(columns, self.blocks)
         lengths = [len(lines) for lines in self.patterns.lines]
         nothing = np.zeros(0, np.int64)
-        tiles = Tiles(
-            pattern=distinct // span,
-            base=distinct % span + low,
-            starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-            lines=np.concatenate([nothing, *self.patterns.lines]),
-            masks=np.concatenate([nothing, *self.patterns.masks]),
-        )
         return Stream(
-            tiles=tiles,
-            tiles_of=(tile.reshape(shape) - empty).astype(np.int32),
+            tiles=Tiles(
+                pattern=pattern,
+                base=base,
+                starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+                lines=np.concatenate([nothing, *self.patterns.lines]),
+                masks=np.concatenate([nothing, *self.patterns.masks]),
+            ),
+            tiles_of=tiles_of,
             kind=np.array([column.kind for column in columns], np.int64),
             cached=np.array([column.cached for column in columns], bool),
             burst=bursts,
@@ -491,10 +266,26 @@ class _Builder:
         )
 
 
-def past_l1(access: AccessValue) -> bool:
-    """Whether L1 does not keep what an access reads: ``.cg``, TMA, atomics, strong loads."""
-    plain = access.row.kind in ("load", "async_copy")
-    return not plain or bool(_PAST_L1 & set(access.instruction.parts))
+def _numbered(
+    columns: Sequence[_Column], blocks: int
+) -> tuple[Array, Array, npt.NDArray[np.int32]]:
+    """Pattern and base of each different tile, and the tile of each block and column (or -1)."""
+    asked = [column.pattern >= 0 for column in columns]
+    bases = [column.base[some] for column, some in zip(columns, asked, strict=True)]
+    low = min(int(base.min()) for base in bases if len(base))
+    span = max(int(base.max()) for base in bases if len(base)) - low + 1
+    codes: list[Array] = []
+    places: list[Array] = []
+    for column, some, base in zip(columns, asked, bases, strict=True):
+        code, place = np.unique(column.pattern[some] * span + (base - low), return_inverse=True)
+        codes.append(code)
+        places.append(place)
+    distinct = np.unique(np.concatenate(codes))
+    tiles_of = np.full((blocks, len(columns)), -1, np.int32)
+    for number, (some, code, place) in enumerate(zip(asked, codes, places, strict=True)):
+        number_of: Array = np.searchsorted(distinct, code)
+        tiles_of[some, number] = number_of[place]
+    return distinct // span, distinct % span + low, tiles_of
 
 
 def coarser(given: Stream, factor: int) -> Stream:
@@ -508,46 +299,3 @@ def coarser(given: Stream, factor: int) -> Stream:
             number, together = number + 1, 0
         merged[burst] = number
     return replace(given, burst=merged[given.burst], depth=-(-given.depth // factor))
-
-
-def _touched(group: list[_Place], trees: list[Tree], row: Array, within: int) -> Array:
-    """The sectors that a group touches where the first base lies ``within`` bytes into a line."""
-    found = []
-    for place, tree in zip(group, trees, strict=True):
-        assert place.lanes is not None
-        active = np.broadcast_to(tree.lanes(row), (1, len(place.lanes)))[0]
-        where = place.lanes[active] + (within + place.constant - group[0].constant)
-        found += [(where + byte) // SECTOR for byte in _ends(place.access)]
-    return np.concatenate(found)
-
-
-def _lane_sectors(place: _Place) -> Array:
-    """For each block and iteration the distinct sectors that an access touches, -1 for none."""
-    shape = place.axes.dimensions
-    address = np.broadcast_to(parts.dense(place.address), shape)
-    active = np.broadcast_to(spread(place.condition, len(shape)), shape).astype(bool)
-    columns = []
-    for byte in _ends(place.access):
-        sector = np.where(active, np.floor_divide(address + byte, SECTOR), -1)
-        columns.append(np.moveaxis(sector, THREAD, -1).reshape(-1, shape[THREAD]))
-    ordered = np.sort(np.concatenate(columns, axis=1), axis=1)
-    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1
-    ordered = np.sort(ordered, axis=1)
-    most = int((ordered >= 0).sum(axis=1).max(initial=0))
-    return ordered[:, ordered.shape[1] - most :]
-
-
-def _ends(access: AccessValue) -> list[int]:
-    """Bytes of an access of which each sector that it can touch holds one."""
-    size = access.row.bytes_per_thread or 1
-    return [*range(0, size, SECTOR), size - 1]
-
-
-def _move_alike(one: _Place, other: _Place) -> bool:
-    """The addresses of two accesses differ by the same number in all blocks and iterations."""
-    if one.lanes is None or other.lanes is None or one.loops != other.loops:
-        return False
-    return len(one.elsewhere) == len(other.elsewhere) and all(
-        a.shape == b.shape and np.array_equal(a - a.reshape(-1)[0], b - b.reshape(-1)[0])
-        for a, b in zip(one.elsewhere, other.elsewhere, strict=True)
-    )
