@@ -22,6 +22,7 @@ import pytest
 from kanalyze import Launch, Traffic, estimate, parse_ptx, predicted
 from kanalyze.devices import Device, device, devices
 from kanalyze.launch import LaunchParam
+from kanalyze.memory.parameters import machine
 from kanalyze.memory.results import COUNTERS
 from kanalyze.predicted import WHAT_IF
 
@@ -220,6 +221,27 @@ def test_every_device_has_an_estimate_or_a_reason(name: str) -> None:
     assert traffic.time.predicted_us > read / gpu.dram_gb_per_s / 1000
     never = any("was never compared with counters of" in text for text in traffic.assumptions)
     assert never == (name != "NVIDIA H200")
+
+
+@pytest.mark.parametrize("name", devices())
+def test_parameters_of_a_device_are_plausible(name: str) -> None:
+    """L2 carries more than HBM, and what an SM's links carry together is no less than that."""
+    gpu = device(name)
+    found = machine(gpu)
+    assert found.sms == gpu.sms
+    assert found["l2_rate"] > 2 * found["hbm_rate"]
+    assert found.sms * found["link_rate"] > found["hbm_rate"]
+    assert found["l2_bytes_per_side"] * found.sides == gpu.l2_bytes
+    assert (found.parameters["sides"].origin == "guess") == (gpu.l2_partitions is None)
+    assert {p.origin for p in found.parameters.values()} <= {
+        "measured", "fitted", "rule", "scaled", "guess",
+    }  # fmt: skip
+
+
+def test_every_parameter_is_explained() -> None:
+    text = (SAMPLES.parent / "docs" / "memory.md").read_text("utf-8")
+    for name in machine(device("H200")).parameters:
+        assert f"`{name}`" in text or name == "checked", name
 
 
 # ---------------------------------------------------------------- what if

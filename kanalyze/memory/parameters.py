@@ -22,6 +22,7 @@ from kanalyze.errors import KanalyzeError
 _FILE = Path(__file__).with_name("machine.toml")
 _COALESCES = ("sm_90", "sm_100", "sm_103")
 _SMS_OF_GPC = 18
+_L2_OVER_HBM = 3.0  # 2.5 to 6.5 on the GPUs of the table of which both are known
 _SCALED = ("clock", "sides", "l2_bytes_per_side", "gpcs", "hbm_rate", "link_rate", "l2_rate",
            "atomic_rate")  # fmt: skip
 
@@ -136,7 +137,7 @@ def _scaled(device: Device, common: dict[str, Parameter]) -> dict[str, Parameter
     capability = device.capability.name
     found = {
         "clock": Parameter(clock, "scaled", "highest clock x clock_share"),
-        "sides": Parameter(sides, "rule", "l2_partitions"),
+        "sides": Parameter(sides, "rule" if device.l2_partitions else "guess", "l2_partitions"),
         "l2_bytes_per_side": Parameter(size / sides, "scaled", "l2_bytes / l2_partitions"),
         "gpcs": Parameter([_SMS_OF_GPC] * whole + ([rest] if rest else []), "guess"),
         "hbm_rate": Parameter(nominal * float(common["hbm_share"].value), "scaled", "hbm_share"),
@@ -146,11 +147,9 @@ def _scaled(device: Device, common: dict[str, Parameter]) -> dict[str, Parameter
         found["window"] = Parameter(0.0, "rule", "no request coalescer")
     if measured is not None:
         found["l2_rate"] = Parameter(measured, "scaled", "l2_measured_gb_per_s")
-    else:  # as many bytes a clock and MiB as the H200
-        scale = 11000.0 / (60 * 1.755)
-        found["l2_rate"] = Parameter(
-            size / 2**20 * clock * scale, "guess", "H200 by size and clock"
-        )
+    else:
+        rate = _L2_OVER_HBM * float(found["hbm_rate"].value)
+        found["l2_rate"] = Parameter(rate, "guess", f"{_L2_OVER_HBM:g} x hbm_rate")
     found["atomic_rate"] = Parameter(found["l2_rate"].value / 10, "guess", "as on the H200")
     return found
 
