@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def _of_file(name: str) -> Assumption:
         array = np.load(name, allow_pickle=False)
     except OSError as error:
         raise InputError(error.strerror or wanted, file=name) from None
-    except (ValueError, EOFError, MemoryError):
+    except (ValueError, EOFError, MemoryError, RecursionError, SyntaxError, TokenError):
         raise InputError(wanted, file=name) from None
     if not isinstance(array, np.ndarray):
         raise InputError("an .npz archive, expected an .npy file of one array", file=name)

@@ -39,7 +39,7 @@ def machine() -> Machine:
         why = "PyTorch was built without CUDA" if torch.version.cuda is None else "it finds none"
         raise MissingToolError(
             f"no GPU to measure: {why} (PyTorch {torch.__version__}); "
-            "run this on a machine with an NVIDIA GPU, or with --dry-run"
+            "run this on a machine with an NVIDIA GPU (bench --dry-run needs none)"
         )
     major, minor = torch.cuda.get_device_capability()
     return Machine(

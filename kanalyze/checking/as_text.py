@@ -181,7 +181,7 @@ def _differences(page: Page, check: doc.Check) -> None:
         page.blank()
         page.line(("worst", "title"))
     for s in worst:
-        (c,) = (
+        c = next(
             c
             for launch in check.launches
             if launch.case == s.worst_case

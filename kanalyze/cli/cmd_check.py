@@ -79,6 +79,9 @@ def command(
         raise UsageError("standard input (-) can be read only once")
     metrics = summary.metrics_named(counters)
     wanted = [summary.parse_bound(text) for text in bounds]
+    for name, _, _ in wanted:
+        if not set(summary.metrics_named([name])) & set(metrics):
+            raise UsageError(f"--max-error {name}: --counter leaves nothing of it to compare")
     if plot is not None:
         plotting.check_suffix(plot)
     found, skipped, failed = _read(records)

@@ -107,7 +107,7 @@ def command(
     pager: bool,
     file: str | None,
 ) -> int:
-    """What one launch moves and how long it takes: sectors, bank conflicts, L2, HBM, time.
+    """What one launch moves, and how long it takes: sectors, bank conflicts, HBM, time.
 
     Computed from the addresses, without a GPU: what Nsight Compute would count. What L1, L2 and HBM
     move, and the time, are estimates: the launch is simulated on a model of the GPU. A bundled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -45,6 +44,9 @@ def counters(given: Mapping[str, Any]) -> Iterator[Problem]:
     yield from _relations(good)
 
 
+_MOST = 1e30  # and no NaN
+
+
 def number(name: str, value: Any) -> str | None:
     """What is wrong with one counter by itself; None where nothing is (or it is None).
 
@@ -52,7 +54,7 @@ def number(name: str, value: Any) -> str | None:
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _MOST >= value > -_MOST:
         return f"found {shown(value)}, expected a number"
     if value < 0:
         return f"found {shown(value)}, expected a number that is not negative"
@@ -101,7 +103,7 @@ def _in_order(first: Any, second: Any) -> str:
 
 def shown(value: Any) -> str:
     """A value as messages show it: short, numbers with their separators."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST:
         return f"{value:,}"
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
