@@ -20,7 +20,7 @@ T = TypeVar("T")
 EVENT_LIMIT = 16 << 20
 """Bytes of the longest event (and of the longest header) that is read."""
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|["{}\[\]]', re.DOTALL)
 _BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
 """What stands between two events, up to the first key of the second one."""
 _OPENING = re.compile(rb"\s*:\s*\[")

@@ -18,17 +18,18 @@ from kanalyze.ptx.ir import Guard, Loc, Pos
 
 _ASM_MARK = r"//[ \t]*(?:begin|end)[ ]inline[ ]asm\b"
 
-#: Blanks and comments, except the marks around inline assembly.
-_BLANK = rf"(?:\s++|(?!{_ASM_MARK})//[^\r\n]*+)*+"
+#: Blanks and comments, except the marks around inline assembly. Repeated groups are not possessive:
+#: Python before 3.11.5 matches those wrongly (gh-106052).
+_BLANK = rf"(?:\s++|(?!{_ASM_MARK})//[^\r\n]*+)*"
 
 #: The kinds of `BODY` matches, by ``match.lastindex``. One of them matches at every place: a
 #: search that failed would try again behind every character of a comment.
 INSTRUCTION, LOC, MARK, LABEL, OPEN, CLOSE, BLOCK_COMMENT, OTHER, END = 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 _INSTRUCTION = r"""
-    (?:@(!?\s*+[%$\w]++)\s++)?+
-    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*+)(?![\w$:%])\s*+
-    ([^;{}":/@]*+(?:\{[^;{}":/@]*+\}[^;{}":/@]*+)*+);
+    (?:@(!?\s*+[%$\w]++)\s++)?
+    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*)(?![\w$:%])\s*+
+    ([^;{}":/@]*+(?:\{[^;{}":/@]*+\}[^;{}":/@]*+)*);
 """
 
 BODY = re.compile(
@@ -49,8 +50,8 @@ BODY = re.compile(
 #: One instruction, in text without comments.
 PLAIN_INSTRUCTION = re.compile(
     r"""\s*+
-    (?:@(!?\s*+[%$\w]++)\s*+)?+
-    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*+)(?![\w$%])
+    (?:@(!?\s*+[%$\w]++)\s*+)?
+    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*)(?![\w$%])
     ([^;]*+);""",
     re.VERBOSE | re.ASCII,
 )
@@ -58,10 +59,10 @@ PLAIN_INSTRUCTION = re.compile(
 BLANK = re.compile(r"(?:\s+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
 #: What a ``.section`` holds behind its ``{``, with the ``}``.
-SECTION = re.compile(r"(?:[^}/]++|//[^\r\n]*+|/)*+\}")
+SECTION = re.compile(r"(?:[^}/]++|//[^\r\n]*+|/)*\}")
 
 _PIECE = re.compile(
-    r"""[^"'/(){};=]++ | (//[^\r\n]*+|/\*.*?\*/) | ("(?:[^"\\\r\n]|\\.)*+") | (.)""",
+    r"""[^"'/(){};=]++ | (//[^\r\n]*+|/\*.*?\*/) | ("(?:[^"\\\r\n]|\\.)*") | (.)""",
     re.VERBOSE | re.DOTALL,
 )
 _NOT_NEWLINE = re.compile(r"[^\r\n]")
