@@ -463,6 +463,10 @@ def test_text_fits() -> None:
     for width in (40, 60, 100, 200):
         text = as_text.render(check, width=width, details=True)
         assert max(map(len, text.splitlines())) <= width
+        kernels = text.partition("\nkernel ")[2].partition("median and worst")[0]
+        for s in check.by_counter:  # in one table or in several beneath each other
+            if s.kind == "estimate" and s.compared:
+                assert kernels.count(s.counter) == 1
     result = run(OURS, *EXACT, "--details", "--width", "40")
     assert max(map(len, result.stdout.splitlines())) <= 40
 

@@ -60,10 +60,10 @@ def _head(page: Page, check: doc.Check) -> None:
 
 def table(
     page: Page, heads: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()
-) -> None:
+) -> int:
     """A table: the first column to the left, the others to the right.
 
-    Where it is too wide, its last columns go.
+    Where it is too wide, its last columns go. Returns how many are shown.
     """
     shown = len(heads)
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
@@ -76,6 +76,7 @@ def table(
         )
         style = "label" if index == 0 else styles[index - 1] if styles else ""
         page.line((text, style))
+    return shown
 
 
 def _counted(page: Page, check: doc.Check) -> None:
@@ -149,7 +150,11 @@ def _by_kernel(page: Page, check: doc.Check) -> None:
     heads = ["kernel", "launches", *(["equal"] if exact else []), *shown]
     if len(heads) > 2:
         page.blank()
-        table(page, heads, rows)
+        done = table(page, heads, rows)
+        while done < len(heads):  # further columns beneath
+            page.blank()
+            rest = [[row[0], *row[done:]] for row in rows]
+            done += table(page, [heads[0], *heads[done:]], rest) - 1
         if shown:
             page.line(("median and worst error in %, by kernel", "dim"))
 
