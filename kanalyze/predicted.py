@@ -21,6 +21,7 @@ from kanalyze.memory.parameters import Machine, NoParameterError, Parameter, mac
 from kanalyze.memory.results import COUNTERS, Known, Work, whole
 from kanalyze.memory.streams import past_l1
 from kanalyze.models import tensor
+from kanalyze.models.coalescing import SECTOR
 from kanalyze.sass_launched import SassLaunched
 from kanalyze.timing.model import Times, sm_work, times
 from kanalyze.totals import Totals
@@ -169,12 +170,14 @@ def _known(given: Given) -> Known:
         if row.space != "global" or not reads or cost.counted is None:
             continue
         if row.kind == "bulk_load" and cost.moved is not None:
-            uncached += cost.counted.requests * -(-cost.moved // 32)  # what is out of bounds, too
+            uncached += cost.counted.requests * -(
+                -cost.moved // SECTOR
+            )  # what is out of bounds, too
         elif past_l1(cost.access):
             uncached += cost.counted.cost
     return Known(
-        read=(given.read_bytes or 0) // 32,
-        written=(given.write_bytes or 0) // 32,
+        read=(given.read_bytes or 0) // SECTOR,
+        written=(given.write_bytes or 0) // SECTOR,
         uncached=uncached,
     )
 

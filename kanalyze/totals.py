@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 from kanalyze.address.accesses import is_bulk
 from kanalyze.address.grid import UnknownValueError
@@ -296,6 +296,10 @@ class Totals:
 
     def tensor_flops(self) -> dict[str, float] | str:
         """Operations of the tensor cores by the type of their operands; else the reason."""
+        return self._by_operand
+
+    @cached_property
+    def _by_operand(self) -> dict[str, float] | str:
         return self._added_up(lambda instruction, work: operand_type(instruction))
 
     def _added_up(

@@ -19,8 +19,7 @@ from tests.test_tensor_copies import (
     LOAD,
     PLACES,
     a_map,
-    compiled,
-    described,
+    matrix_product,
     runs,
     sectors,
 )
@@ -84,16 +83,7 @@ def test_boxes_of_all_kinds(seed: int) -> None:
 
 @pytest.mark.parametrize("arch", [90, 100])
 def test_a_matrix_product(arch: int) -> None:
-    a = TensorMap(PLACES, 2, (200, 250), (400,), (64, 128), (1, 1), 128)
-    b = TensorMap(2 * PLACES, 2, (136, 200), (272,), (64, 64), (1, 1), 128)
-    c = TensorMap(3 * PLACES, 2, (136, 250), (272,), (64, 128), (1, 1), 128)
-    signature = {
-        "a_desc": "tensordesc<fp16[128, 64]>", "b_desc": "tensordesc<fp16[64, 128]>",
-        "c_desc": "tensordesc<fp16[128, 128]>", "K": "i32",
-    }  # fmt: skip
-    text = compiled("matmul", signature, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, arch)
-    params = [*described("a", a), *described("b", b), *described("c", c)]
-    launch = Launch("matmul", (2, 2, 1), (128, 1, 1), (*params, LaunchParam("K", "i32", 200)))
+    text, launch, (a, b, c) = matrix_product(arch)
     pointers = {
         p.pointer: p for p in estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
     }

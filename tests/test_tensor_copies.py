@@ -166,8 +166,8 @@ def test_a_copy_through_descriptors_that_the_kernel_makes(arch: str) -> None:
     assert traffic.counters["global_atomic_sectors"] == 2 * 4 * len(corners)
 
 
-@pytest.mark.parametrize("arch", [90, 100])
-def test_a_matrix_product_through_descriptors(arch: int) -> None:
+def matrix_product(arch: int) -> tuple[str, Launch, tuple[TensorMap, TensorMap, TensorMap]]:
+    """PTX and a launch of ``matmul`` with edges on all sides, and the maps of a, b and c."""
     a = TensorMap(PLACES, 2, (200, 250), (400,), (64, 128), (1, 1), 128)
     b = TensorMap(2 * PLACES, 2, (136, 200), (272,), (64, 64), (1, 1), 128)
     c = TensorMap(3 * PLACES, 2, (136, 250), (272,), (64, 128), (1, 1), 128)
@@ -178,6 +178,12 @@ def test_a_matrix_product_through_descriptors(arch: int) -> None:
     text = compiled("matmul", signature, {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, arch)
     params = [*described("a", a), *described("b", b), *described("c", c)]
     launch = Launch("matmul", (2, 2, 1), (128, 1, 1), (*params, LaunchParam("K", "i32", 200)))
+    return text, launch, (a, b, c)
+
+
+@pytest.mark.parametrize("arch", [90, 100])
+def test_a_matrix_product_through_descriptors(arch: int) -> None:
+    text, launch, (a, b, c) = matrix_product(arch)
     traffic = estimate(parse_ptx(text), launch)
     blocks = [(i, j) for i in range(2) for j in range(2)]
     loads = {

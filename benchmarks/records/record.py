@@ -368,10 +368,15 @@ def main() -> None:
         subprocess.run(
             ["nvcc", "-arch=sm_90", "-lineinfo", *flags, "-o", target, HERE / "cuda.cu"], check=True
         )
+    profile(__file__, out, METRICS)
+
+
+def profile(script: str, out: Path, metrics: list[str]) -> None:
+    """Count what ``script OUT child`` launches, and write OUT/records.json.gz."""
     command = [
         "ncu", "--replay-mode", "kernel", "--cache-control", "all", "--clock-control", "none",
         "--profile-from-start", "off", "--csv", "--page", "raw", "--print-units", "base",
-        "--metrics", ",".join(METRICS), sys.executable, __file__, out, "child",
+        "--metrics", ",".join(metrics), sys.executable, script, out, "child",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     rows = [r for r in csv.reader(done.stdout.splitlines()) if r]
@@ -383,8 +388,8 @@ def main() -> None:
     print(len(records), "launches,", len(values), "profiled")
     for record, row in zip(records, values, strict=True):
         named = dict(zip(header, row, strict=True))
-        record["counters"] = {m: float(named[m].replace(",", "")) for m in METRICS if named.get(m)}
-        print(record["case"], named["Kernel Name"][:30], record["counters"].get(METRICS[4]))
+        record["counters"] = {m: float(named[m].replace(",", "")) for m in metrics if named.get(m)}
+        print(record["case"], named["Kernel Name"][:30])
     (out / "launched.json").unlink()
     with gzip.open(out / "records.json.gz", "wt") as file:
         json.dump(records, file)

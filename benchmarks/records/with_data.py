@@ -7,16 +7,12 @@ as ``integers``: [seed, low, high, shape, type], from ``numpy.random.default_rng
 
 from __future__ import annotations
 
-import csv
-import gzip
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-from record import METRICS
+from record import METRICS, profile
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "tests" / "data"
@@ -182,27 +178,7 @@ def main() -> None:
     if len(sys.argv) > 2:
         child(out)
         return
-    metrics = [*METRICS, *MORE]
-    command = [
-        "ncu", "--replay-mode", "kernel", "--cache-control", "all", "--clock-control", "none",
-        "--profile-from-start", "off", "--csv", "--page", "raw", "--print-units", "base",
-        "--metrics", ",".join(metrics), sys.executable, __file__, out, "child",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    rows = [r for r in csv.reader(done.stdout.splitlines()) if r]
-    start = next((i for i, r in enumerate(rows) if r[0] == "ID"), None)
-    if start is None:
-        sys.exit(done.stdout[-3000:] + done.stderr[-3000:])
-    header, values = rows[start], [r for r in rows[start + 1 :] if r[0].isdigit()]
-    records = json.loads((out / "launched.json").read_text())
-    print(len(records), "launches,", len(values), "profiled")
-    for record, row in zip(records, values, strict=True):
-        named = dict(zip(header, row, strict=True))
-        record["counters"] = {m: float(named[m].replace(",", "")) for m in metrics if named.get(m)}
-        print(record["case"], named["Kernel Name"][:30])
-    (out / "launched.json").unlink()
-    with gzip.open(out / "records.json.gz", "wt") as file:
-        json.dump(records, file)
+    profile(__file__, out, [*METRICS, *MORE])
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ class Moved:
     l2_write_sectors: float
     dram_read_bytes: float
     dram_write_bytes: float
-    dirty_bytes: float
     end_us: float
 
 

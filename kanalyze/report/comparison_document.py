@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.report.document import Unknown
-from kanalyze.report.plain import from_plain, to_plain
+from kanalyze.report.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.comparison/1"
 
@@ -109,8 +109,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON-ready data."""
-        plain: dict[str, Any] = to_plain(self)
-        return {"schema": plain.pop("schema"), **plain}
+        return document(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Comparison:
@@ -120,7 +119,5 @@ class Comparison:
             TypeError: a key is missing or not known.
             ValueError: the data has another schema.
         """
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
-        comparison: Comparison = from_plain(Comparison, data)
+        comparison: Comparison = from_plain(Comparison, of_schema(data, SCHEMA))
         return comparison

@@ -12,7 +12,7 @@ from typing import Any
 
 from kanalyze.models.coarsening import Coarsening
 from kanalyze.models.counts import Traffic
-from kanalyze.report.plain import from_plain, to_plain
+from kanalyze.report.plain import from_plain, of_schema, to_plain
 
 SCHEMA = "kanalyze.ptx/1"
 
@@ -316,9 +316,7 @@ class Report:
             TypeError: a key is missing or not known.
             ValueError: the data has another schema.
         """
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
-        report: Report = from_plain(Report, {**data, "kernels": []})
+        report: Report = from_plain(Report, {**of_schema(data, SCHEMA), "kernels": []})
         return replace(report, kernels=tuple(_kernel(item) for item in data["kernels"]))
 
 

@@ -21,6 +21,23 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def document(value: Any) -> dict[str, Any]:
+    """A document that has a schema as JSON-ready data, the schema first."""
+    plain: dict[str, Any] = to_plain(value)
+    return {"schema": plain.pop("schema"), **plain}
+
+
+def of_schema(data: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
+    """The data, if it has the schema.
+
+    Raises:
+        ValueError: it has another one.
+    """
+    if data.get("schema") != schema:
+        raise ValueError(f"schema {data.get('schema')!r}, expected {schema!r}")
+    return data
+
+
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kanalyze.report.document import Finding, Source, Unknown
-from kanalyze.report.plain import from_plain, to_plain
+from kanalyze.report.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.traffic/1"
 
@@ -270,8 +270,7 @@ class Traffic:
 
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON-ready data."""
-        plain: dict[str, Any] = to_plain(self)
-        return {"schema": plain.pop("schema"), **plain}
+        return document(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Traffic:
@@ -281,7 +280,5 @@ class Traffic:
             TypeError: a key is missing or not known.
             ValueError: the data has another schema.
         """
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"schema {data.get('schema')!r}, expected {SCHEMA!r}")
-        traffic: Traffic = from_plain(Traffic, data)
+        traffic: Traffic = from_plain(Traffic, of_schema(data, SCHEMA))
         return traffic

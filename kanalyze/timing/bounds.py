@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-SECTOR = 32
+from kanalyze.models.coalescing import SECTOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Limits: instruction latencies within a warp are not followed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kanalyze.memory.parameters import Machine
 from kanalyze.timing import bounds as limits
@@ -50,7 +50,6 @@ class Times:
     bound_by: str
     next_bound: str | None
     next_share: float | None
-    utilization: Mapping[str, float] = field(default_factory=dict)
 
 
 def sm_work(demand: Demand, machine: Machine, blocks: int, per_sm: int) -> tuple[float, bool]:
@@ -130,5 +129,4 @@ def times(
         bound_by=best,
         next_bound=others[0][0] if others else None,
         next_share=others[0][1] / predicted if others else None,
-        utilization={name: min(1.0, value / predicted) for name, value in found.items()},
     )
