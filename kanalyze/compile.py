@@ -6,8 +6,10 @@ resources that ptxas reports. Importing this module imports neither triton nor t
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ from kanalyze import _triton, tools, userfile
 from kanalyze.errors import InputError, UsageError, nearest
 from kanalyze.specialize import (
     DIVISIBLE_BY_16,
+    EQUAL_TO_1,
     Argument,
     Parameter,
     Pointer,
@@ -102,6 +105,7 @@ class Compiled:
         notes: choices that were made for the caller, and Triton's warnings.
         shape: for a file that describes its launches, the value of each name of the shape.
         dtype: for such a file, the element type.
+        asked: the arguments of `compile_kernel`, for `again`.
     """
 
     name: str
@@ -125,6 +129,22 @@ class Compiled:
     notes: tuple[str, ...] = field(default=())
     shape: dict[str, int] = field(default_factory=dict)
     dtype: str | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def again(self, **changes: Any) -> Compiled:
+        """The same kernel compiled with other arguments of `compile_kernel`.
+
+        ``settings`` and ``facts`` are added to those that were given, everything else takes their
+        place.
+
+        Raises:
+            KanalyzeError: see `compile_kernel`.
+        """
+        merged = {
+            name: {**self.asked.get(name, {}), **changes.pop(name, {})}
+            for name in ("settings", "facts")
+        }
+        return compile_kernel(**{**self.asked, **merged, **changes})
 
     @cached_property
     def sass(self) -> str:
@@ -160,6 +180,8 @@ def compile_kernel(
     num_warps: int | None = None,
     num_stages: int | None = None,
     signature: str | None = None,
+    facts: Mapping[str, str] | None = None,
+    source: str | None = None,
 ) -> Compiled:
     """Compile a bundled kernel or a user's ``@triton.jit`` function.
 
@@ -175,24 +197,34 @@ def compile_kernel(
         num_stages: depth of software pipelines.
         signature: types and facts of a user's kernel; see
             :func:`kanalyze.specialize.parse_signature`.
+        facts: parameter → :data:`~kanalyze.specialize.DIVISIBLE_BY_16` or
+            :data:`~kanalyze.specialize.EQUAL_TO_1`: what Triton is told of it, whatever its value.
+        source: text to compile in place of the file's.
 
     Raises:
         UsageError: unknown kernel, setting or architecture; a parameter without type or value.
         InputError: the file cannot be executed, or Triton or ptxas rejects the kernel.
         MissingToolError: Triton, its tools or a package that the file imports is missing.
     """
+    asked_for = {
+        "target": target, "arch": arch, "dtype": dtype, "settings": dict(settings or {}),
+        "num_warps": num_warps, "num_stages": num_stages, "signature": signature,
+        "facts": dict(facts or {}), "source": source,
+    }  # fmt: skip
     capability = normalise_arch(arch)
     given = {name: parse_value(value) for name, value in (settings or {}).items()}
     options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
     path, function, bundled = _locate(target)
+    folder = path.parent
     if bundled is not None and signature is not None:
         raise UsageError(
             f"{target}: bundled kernels have a signature of their own; choose the dtype or settings"
         )
     triton = _triton.import_triton()
     with (
+        _in_place(path, source) as path,
         _triton.environment(str(path)),
-        userfile.importable(path.parent),
+        userfile.importable(folder),
         userfile.quiet_stdout(),
     ):
         module = userfile.load(path)
@@ -211,7 +243,21 @@ def compile_kernel(
         asked = {k: v for k, v in options.items() if v is not None}
         _check_options(asked)
         chosen = request.options | asked
-        return _compiled(kernel, request, chosen, capability, triton.__version__, bundled)
+        _told(kernel, request, facts or {})
+        made = _compiled(kernel, request, chosen, capability, triton.__version__, bundled)
+        return replace(made, asked=asked_for)
+
+
+@contextlib.contextmanager
+def _in_place(path: Path, source: str | None) -> Iterator[Path]:
+    """The file, or one of the same name with another text for a while."""
+    if source is None:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / path.name
+        other.write_text(source, "utf-8")
+        yield other
 
 
 # --- finding the kernel --------------------------------------------------------------------------
@@ -375,6 +421,18 @@ def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
         request.arguments[name] = specialise(parameter, value)
         request.values[name] = value
         request.notes.append(f"heuristics: {name}={value!r}")
+
+
+def _told(kernel: _triton.Kernel, request: _Request, facts: Mapping[str, str]) -> None:
+    """Put facts on arguments in place of what their values say."""
+    for name, fact in facts.items():
+        argument = request.arguments.get(name)
+        if argument is None or fact not in (DIVISIBLE_BY_16, EQUAL_TO_1):
+            raise UsageError(f"{kernel.name}: '{name}' cannot be {fact}")
+        if fact == EQUAL_TO_1:
+            request.arguments[name] = Argument("constexpr", (EQUAL_TO_1,), 1)
+        elif argument.type != "constexpr":
+            request.arguments[name] = replace(argument, facts=(DIVISIBLE_BY_16,))
 
 
 # --- compiling -----------------------------------------------------------------------------------

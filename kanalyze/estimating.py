@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from kanalyze.devices import Device
 from kanalyze.devices import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.executed import Bytes, branch_counts, bytes_by_space, spilled
+from kanalyze.findings import running
+from kanalyze.findings.facts import Facts
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
 from kanalyze.memory.calibration import Calibration
@@ -38,7 +41,6 @@ from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.report import traffic_document as doc
 from kanalyze.report.document import Source, Unknown
-from kanalyze.report.traffic_findings import wasteful
 from kanalyze.roofs import roofline_of
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass_launched import SassLaunched, Total
@@ -69,6 +71,9 @@ def estimate(
     simulate: bool = True,
     what_if: Mapping[str, float] | None = None,
     calibration: Calibration | None = None,
+    findings: bool = True,
+    ignore: Collection[str] = (),
+    prove: bool = True,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -92,6 +97,9 @@ def estimate(
         what_if: factors on the rates of the GPU: ``{"hbm": 2}``; see
             `kanalyze.predicted.WHAT_IF`.
         calibration: measured parameters of GPUs, see `kanalyze.memory.calibration`.
+        findings: whether to look for what is worth changing.
+        ignore: ids of findings that are left out.
+        prove: whether to make the changes that findings advise (kernels are compiled again).
 
     Raises:
         UsageError: no launch is known, or it is not clear which kernel is meant.
@@ -125,7 +133,21 @@ def estimate(
         launch = assuming.assume(launch, [p.name for p in function.parameters], assume)
     changes = dict(what_if or {}) if simulate else None
     found = _Estimate(subject, function, launch, device, changes, calibration or {})
-    if not assuming.drawn(launch):
+    traffic = _of_draws(found)
+    if not findings:
+        return traffic
+    facts = found.facts(traffic)
+    facts.estimate = partial(
+        estimate, device=device, assume=assume, simulate=simulate, what_if=what_if,
+        calibration=calibration, findings=False,
+    )  # fmt: skip
+    seen, failed = running.of_launch(facts, running.Wanted(ignore, prove))
+    return replace(traffic, findings=seen, unknown=(*traffic.unknown, *failed))
+
+
+def _of_draws(found: _Estimate) -> doc.Traffic:
+    """The estimate; where arrays are drawn, the middle one of several draws."""
+    if not assuming.drawn(found.launch):
         return found.run()
     counted = replace(found, changes=None)
     numbers = range(1, assuming.DRAWS)
@@ -189,6 +211,15 @@ class _Estimate:
         self.totals = Totals(found, launched, self.unread, self.unknown)
         self.code = self._executed()
 
+    def facts(self, traffic: doc.Traffic) -> Facts:
+        """What rules look at."""
+        device = find_device(traffic.device) if traffic.device is not None else None
+        return Facts(
+            self.subject, self.function, self.description, self.machine, self.resources,
+            arguments_of(self.subject, self.function, self.launch), self.launch, self.sources,
+            traffic=traffic, totals=self.totals, device=device,
+        )  # fmt: skip
+
     def run(self) -> doc.Traffic:
         costs = self.totals.costs
         rows = self._rows()
@@ -208,7 +239,7 @@ class _Estimate:
             self.assumptions.append(
                 f"pointers are aligned to {_ALIGNMENT} bytes, as allocators return them"
             )
-        traffic = doc.Traffic(
+        return doc.Traffic(
             kernel=self.function.name,
             file=self.subject.file,
             device=device.name if device is not None else None,
@@ -237,11 +268,10 @@ class _Estimate:
             accesses=rows,
             branches=branches,
             layouts=layouts,
-            findings=self.totals.wrapped(rows),
+            findings=(),
             assumptions=tuple(self.assumptions),
             unknown=tuple(self.unknown),
         )
-        return replace(traffic, findings=(*traffic.findings, *wasteful(traffic)))
 
     def _intensity(
         self, operations: float | None, counters: dict[str, int | None], least: doc.Compulsory

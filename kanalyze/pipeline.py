@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from kanalyze import cubin as cubins
 from kanalyze.compile import DEFAULT_ARCH, Compiled, compile_kernel, normalise_arch
 from kanalyze.describe import Argument, Sources, describe
 from kanalyze.errors import InputError, KanalyzeError, SourceSpot, UsageError, nearest
+from kanalyze.findings import running
+from kanalyze.findings.facts import Facts
 from kanalyze.launch import Launch, LaunchParam
 from kanalyze.machine import Machine
 from kanalyze.ptx import ir
@@ -77,6 +79,8 @@ def analyze(
     signature: str | None = None,
     listing: bool = False,
     sass: bool = True,
+    ignore: Collection[str] = (),
+    prove: bool = True,
 ) -> doc.Report:
     """Report on the kernels of a target, without a GPU.
 
@@ -89,6 +93,8 @@ def analyze(
             used only where something is compiled.
         listing: whether to make the annotated listing, too.
         sass: whether to compare PTX with the machine code, too, where that is at hand.
+        ignore: ids of findings that are left out.
+        prove: whether to make the changes that findings advise (kernels are compiled again).
 
     Raises:
         KanalyzeError: the target cannot be found, read or compiled. Statements of PTX that cannot
@@ -96,7 +102,7 @@ def analyze(
     """
     options = Settings(arch, dtype, settings or {}, num_warps, num_stages, signature)
     subjects = list(subjects_of(target, options, launch))
-    return report_on(subjects, listing, sass)
+    return report_on(subjects, listing, sass, running.Wanted(ignore, prove))
 
 
 def subjects_of(
@@ -251,8 +257,13 @@ def _of_cuda(
         yield Subject(module, name, None, launch, (note,), arguments)
 
 
-def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = True) -> doc.Report:
-    """Describe every kernel of the subjects."""
+def report_on(
+    subjects: Iterable[Subject],
+    listing: bool = False,
+    sass: bool = True,
+    wanted: running.Wanted | None = None,
+) -> doc.Report:
+    """Describe every kernel of the subjects, with what the rules find in them."""
     sources = Sources()
     kernels: list[doc.Kernel | doc.SassKernel] = []
     functions: list[str] = []
@@ -281,11 +292,12 @@ def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = T
                 continue
             launch = launch_for(subject, function)
             try:
+                arguments = arguments_of(subject, function, subject.launch)
                 description = describe(
                     module,
                     function,
                     subject.file,
-                    arguments_of(subject, function, subject.launch),
+                    arguments,
                     resources(function.name),
                     subject.notes + warnings,
                     sources,
@@ -293,10 +305,16 @@ def report_on(subjects: Iterable[Subject], listing: bool = False, sass: bool = T
                     launch,
                 )
                 kernel, reasons = resources.with_sass(description.kernel, function, sass)
+                facts = Facts(
+                    subject, function, description, resources, resources(function.name),
+                    arguments, launch, sources, with_code=sass,
+                )  # fmt: skip
+                found, failed = running.of_kernel(facts, wanted or running.Wanted())
+                kernel = replace(kernel, findings=found)
             except Exception as error:  # a fault of ours must not cost the other kernels
                 skipped.append(_fault(subject.file, function, error))
                 continue
-            add(kernel, [*description.unknown, *reasons])
+            add(kernel, [*description.unknown, *reasons, *failed])
         for name in subject.bare:
             add(*resources.bare(name))
     return doc.Report(tuple(kernels), tuple(functions), tuple(skipped), tuple(unknown))

@@ -20,7 +20,7 @@ from kanalyze.models.warps import count
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.report import traffic_document as doc
-from kanalyze.report.document import Finding, Unknown
+from kanalyze.report.document import Unknown
 from kanalyze.sharing import shared
 
 _COUNTERS = {
@@ -190,25 +190,6 @@ class Totals:
             total += counted.cost
         return total
 
-    # ------------------------------------------------------------ findings
-
-    def wrapped(self, rows: tuple[doc.AccessCounts, ...]) -> tuple[Finding, ...]:
-        """Offsets that wrap around in 32 bits; ``rows`` are those of the accesses."""
-        found = []
-        for row, access in zip(rows, self.description.found.accesses, strict=True):
-            try:
-                threads = self.launched.wrapped(access) if row.requests else 0
-            except (UnknownValueError, TooLargeError):
-                continue  # the access itself says why
-            if threads:
-                message = (
-                    f"{_place(row)}: a 32-bit offset wraps around in {threads:,} of "
-                    f"{row.threads:,} accesses through {row.pointer or 'a pointer'}."
-                )
-                advice = "Compute it in 64 bits, e.g. tl.program_id(0).to(tl.int64)."
-                found.append(Finding("offset_wraps", "error", row.line, message, advice))
-        return tuple(found)
-
     # ------------------------------------------------------------ bytes
 
     def compulsory(self) -> doc.Compulsory:
@@ -367,7 +348,3 @@ def ideal(cost: Cost) -> int | None:
         return min(counted.cost, apart)
     moved = counted.threads * row.bytes_per_thread
     return min(counted.cost, max(counted.requests, -(-moved // coalescing.SECTOR)))
-
-
-def _place(row: doc.AccessCounts) -> str:
-    return f"{row.source.file}:{row.source.line}" if row.source else f"PTX line {row.line}"

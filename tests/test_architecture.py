@@ -25,7 +25,7 @@ LAYERS = [
     ("roofs",),
     ("predicted",),
     ("demanded",),
-    ("pipeline", "decoding"),
+    ("pipeline", "decoding", "findings"),
     ("totals", "executed", "sharing", "draws"),
     ("describe", "machine"),
     ("timing",),

@@ -185,7 +185,7 @@ def static(compiled: Compiled, device: str | None) -> Static:
             unknown["occupancy_percent"] = str(error)
             device = None
     try:
-        traffic = estimate(compiled, device=device, simulate=False)
+        traffic = estimate(compiled, device=device, simulate=False, findings=False)
     except Exception as error:  # a fault of the estimate's must not cost the measurement
         reason = f"the static estimate failed: {userfile.one_line(error)}"
         return Static(unknown=dict.fromkeys(STATIC, reason))

@@ -165,8 +165,10 @@ def rate_of(
 
     def predicted(**changed: float) -> float:
         own = {**known, **{k: Parameter(v, "measured") for k, v in changed.items()}}
-        found = estimate(compiled, device=device.name, calibration={device.name: own}).time
-        return found.predicted_us or math.nan
+        found = estimate(
+            compiled, device=device.name, calibration={device.name: own}, findings=False
+        )
+        return found.time.predicted_us or math.nan
 
     chip = machine(device, own=known)
     time = predicted()

@@ -34,6 +34,7 @@ def compare(record: Record, metrics: Sequence[Metric] = METRICS) -> doc.CheckedL
             cubin=record.cubin,
             assume=arrays.of_record(record.data),
             simulate=any(metric.kind == "estimate" for metric in metrics),
+            findings=False,
         )
     except KanalyzeError as error:
         failed = str(error)

@@ -19,6 +19,7 @@ from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest
 COMMANDS = {
     "ptx": "The annotated assembly report of kernels.",
     "traffic": "What one launch moves, and how long it takes: sectors, bank conflicts, HBM, time.",
+    "explain": "What a finding says, why it is slow, how it is detected and proven.",
     "cfg": "Control flow of kernels: blocks, loops, and which branches part the threads of a warp.",
     "ttir": "The TTIR of a Triton kernel, beside its source.",
     "check": "Static estimates of recorded launches beside what was measured.",

@@ -38,7 +38,8 @@ from kanalyze.cli import output
     is_flag=True,
     help="Statements that cannot be read are warnings: exit 0.",
 )
-@shared.output_options
+@shared.finding_options
+@shared.annotated_output_options
 @shared.pager_options
 @shared.file_option
 def command(
@@ -51,6 +52,7 @@ def command(
     sass: bool,
     quiet: bool,
     lenient: bool,
+    findings: shared.FindingOptions,
     format_: str,
     color: str,
     width: int | None,
@@ -72,17 +74,29 @@ def command(
       kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
     """
-    from kanalyze.cli import reading
+    from kanalyze.cli import annotating, reading
+    from kanalyze.findings.running import Wanted
+    from kanalyze.report.annotations import Found
 
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
     with_sass = sass and not (quiet and format_ == "text")
-    result = reading.read(targets, options, kernels, with_listing, lenient, with_sass, assume)
+    wanted = Wanted(findings.ignore, findings.prove)
+    result = reading.read(
+        targets, options, kernels, with_listing, lenient, with_sass, assume, wanted
+    )
+    found = [
+        Found(finding, kernel.name, kernel.file)
+        for kernel in result.report.kernels
+        for finding in getattr(kernel, "findings", ())
+    ]
     if format_ == "json":
         from kanalyze.report import as_json
 
         output.deliver(as_json.render(result.report), file)
+    elif format_ in annotating.FORMATS:
+        output.deliver(annotating.render(found, format_), file)
     elif result.report.kernels or result.report.functions:
         from kanalyze.report import terminal
 
@@ -95,4 +109,4 @@ def command(
             listing=with_listing,
         )
         output.deliver(text, file, pager)
-    return result.exit_code
+    return max(result.exit_code, findings.exit_code(f.finding.severity for f in found))

@@ -85,7 +85,8 @@ def _factors(
     is_flag=True,
     help="Statements that cannot be read are warnings: exit 0.",
 )
-@shared.output_options
+@shared.finding_options
+@shared.annotated_output_options
 @shared.pager_options
 @shared.file_option
 def command(
@@ -101,6 +102,7 @@ def command(
     exact: bool,
     every: bool,
     lenient: bool,
+    findings: shared.FindingOptions,
     format_: str,
     color: str,
     width: int | None,
@@ -124,6 +126,9 @@ def command(
       kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
+    from kanalyze.cli import annotating
+    from kanalyze.report.annotations import Found
+
     if plot is not None:
         from kanalyze.report import figures
 
@@ -132,6 +137,8 @@ def command(
         if assume or kernel or every or lenient:
             words = "--assume, --kernel, --every and --lenient are for one launch"
             raise click.UsageError(f"{words}, not for --versus and --over")
+        if format_ in annotating.FORMATS:
+            raise click.UsageError(f"--format {format_} is for one launch: it shows its findings")
         compared.check(plot)
         comparison, code = compared.run(
             target, options, device, what_if, _calibration(calibration), simulate=not exact
@@ -155,12 +162,17 @@ def command(
         simulate=not exact,
         what_if=what_if,
         calibration=measured,
+        ignore=findings.ignore,
+        prove=findings.prove,
     )
     _used(calibration, traffic.device)
     if format_ == "json":
         from kanalyze.report.as_json import dumps
 
         output.deliver(dumps(traffic.to_dict()), file)
+    elif format_ in annotating.FORMATS:
+        seen = [Found(f, traffic.kernel, traffic.file) for f in traffic.findings]
+        output.deliver(annotating.render(seen, format_), file)
     else:
         from kanalyze.report import traffic_terminal
 
@@ -176,7 +188,8 @@ def command(
         from kanalyze.report import traffic_plot
 
         traffic_plot.roofline(traffic, plot)
-    return 0 if lenient else unread
+    failed = findings.exit_code(f.severity for f in traffic.findings)
+    return failed if lenient else max(unread, failed)
 
 
 def _calibration(file: str | None) -> Calibration | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +188,12 @@ def target_options(function: Command) -> Command:
     return wrapped
 
 
+_COLOR = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
+)
 output_options = _all(
     click.option(
         "--format",
@@ -196,14 +202,89 @@ output_options = _all(
         default="text",
         help="Text to read, or JSON.  [default: text]",
     ),
-    click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
-        help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
-    ),
+    _COLOR,
 )
 """``--format`` and ``--color``."""
+annotated_output_options = _all(
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(["text", "json", "sarif", "github"]),
+        default="text",
+        help="Text to read, JSON, or the findings alone: SARIF, annotations for GitHub.  "
+        "[default: text]",
+    ),
+    _COLOR,
+)
+"""The same for commands with findings that have a place."""
+
+
+@dataclass(frozen=True)
+class FindingOptions:
+    """What was asked of the findings: ids left out, whether to prove, what fails the command."""
+
+    ignore: tuple[str, ...]
+    prove: bool
+    fail_on: str | None
+
+    def exit_code(self, severities: Iterable[str]) -> int:
+        """1 where a finding is as grave as ``--fail-on`` says, or graver."""
+        from kanalyze.findings.running import SEVERITIES
+
+        if self.fail_on is None:
+            return 0
+        grave = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
+        return int(any(severity in grave for severity in severities))
+
+
+def _rule_ids(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    if not given:
+        return ()
+    from kanalyze.findings import catalogue
+
+    return tuple(catalogue.known_id(id_) for text in given for id_ in text.split(","))
+
+
+_FINDINGS = _all(
+    click.option(
+        "--ignore",
+        metavar="ID",
+        multiple=True,
+        callback=_rule_ids,
+        help="Leave out a finding (kanalyze explain lists them). Repeatable.",
+    ),
+    click.option(
+        "--proof/--no-proof",
+        "prove",
+        default=True,
+        help="Make the changes that findings advise and show what they do, or not.  "
+        "[default: proof]",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(["error", "warning", "info"]),
+        help="Exit with 1 where there is a finding as grave as this.",
+    ),
+)
+
+
+def finding_options(function: Command) -> Command:
+    """Add the options of findings; the command gets `FindingOptions` as ``findings``."""
+
+    @_FINDINGS
+    @functools.wraps(function)
+    def wrapped(
+        *positional: Any,
+        ignore: tuple[str, ...],
+        prove: bool,
+        fail_on: str | None,
+        **rest: Any,
+    ) -> Any:
+        return function(*positional, findings=FindingOptions(ignore, prove, fail_on), **rest)
+
+    return wrapped
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:

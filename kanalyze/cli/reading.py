@@ -19,6 +19,7 @@ from kanalyze.cli import output
 from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
+from kanalyze.findings.running import Wanted
 from kanalyze.launch import Launch
 from kanalyze.pipeline import (
     FAULT,
@@ -76,6 +77,7 @@ def read(
     lenient: bool,
     sass: bool = True,
     assume: Mapping[str, str] | None = None,
+    wanted: Wanted | None = None,
 ) -> Result:
     """Read targets and report on all their kernels.
 
@@ -122,7 +124,7 @@ def read(
         if not subject.bare and not any(f.body is not None for f in subject.module.entries):
             output.say(f"{output.escaped(subject.file)}: there is no kernel in it", "warning")
     progress.total = len(files) + len(subjects)
-    report = report_on(progress.over(subjects, lambda subject: subject.file), listing, sass)
+    report = report_on(progress.over(subjects, lambda subject: subject.file), listing, sass, wanted)
     progress.close()
     for fault in report.skipped:
         if fault.reason.startswith(FAULT):

@@ -7,7 +7,7 @@ Field names are the keys of the JSON (``kanalyze/schemas/ptx.json``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from kanalyze.models.coarsening import Coarsening
@@ -120,14 +120,43 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """What came out when the change that a finding advises was made.
+
+    ``method``: "recompiled" (the kernel, with the change), "counted" (the launch's accesses, as if
+    changed: exact) or "simulated" (an estimate of caches and time). ``change`` says what was
+    changed; ``before`` and ``after`` are the same measures (names of the JSON, or with their
+    unit) without it and with it.
+    """
+
+    method: str
+    change: str
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """Something worth changing; ``line`` is one of the PTX."""
+    """Something worth changing, or knowing.
+
+    ``severity``: "error" (wrong results, or a launch that fails), "warning" (it costs something
+    that can be had back), "info" (worth knowing; whether to change it depends). ``line`` is one of
+    the PTX (0: none, of machine code alone), ``source`` the place in the source where it is known.
+    ``numbers`` are what the message says, ``saves`` what the change would save ("sectors",
+    "bytes", "wavefronts", "instructions", "time_us"). ``proof`` is None where the change was not
+    tried; ``unproven`` then says why.
+    """
 
     id: str
     severity: str
     line: int
     message: str
     advice: str
+    source: Source | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    proof: Proof | None = None
+    unproven: str | None = None
+    saves: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

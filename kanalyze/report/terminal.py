@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kanalyze.models.counts import Traffic
 from kanalyze.report import document as doc
-from kanalyze.report import listing_text, sass_text
+from kanalyze.report import findings_text, listing_text, sass_text
 from kanalyze.report.layout import NBSP, Page, Segment, plural
 
 LOADS = ("load", "async_copy", "bulk_load")
@@ -158,10 +158,10 @@ class _Summary:
         self._params()
         self._opcodes()
         sass_text.add(page, sass_text.sass_rows(kernel.sass, self.reasons.get(f"{self.path}.sass")))
-        for finding in kernel.findings:
-            text = f"line {finding.line}: {finding.message} {finding.advice}".rstrip()
-            self.row(finding.severity, (text, "warn"))
         page.line((_STATIC, "dim"))
+        page.blank()
+        known, of = kernel.analysed.accesses, kernel.analysed.of
+        findings_text.add(page, kernel.findings, known, of, _LABEL)
 
     def row(self, label: str, *segments: Segment) -> None:
         """A labelled row."""

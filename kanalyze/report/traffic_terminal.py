@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from kanalyze.report import findings_text, traffic_moved, traffic_time
 from kanalyze.report import traffic_document as doc
-from kanalyze.report import traffic_moved, traffic_time
 from kanalyze.report import traffic_rows as table
 from kanalyze.report.layout import NBSP, Page, Segment
 from kanalyze.report.traffic_rows import (
@@ -17,7 +17,6 @@ from kanalyze.report.traffic_rows import (
     whole,
 )
 
-_MOST_FINDINGS = 12
 _LABEL = 11
 _TEXT_ROOM = 26  # columns that a table leaves for text, at least
 _COUNTERS = (
@@ -270,15 +269,9 @@ class _Report:
             self.row(label, *segments)
 
     def _findings(self) -> None:
-        found = self.traffic.findings
-        if found:
-            self.page.blank()
-        for index, finding in enumerate(found[:_MOST_FINDINGS]):
-            text = f"{finding.message} {finding.advice}".rstrip()
-            style = "bad" if finding.severity == "error" else "warn"
-            self.row("findings" if index == 0 else "", (text, style))
-        if len(found) > _MOST_FINDINGS:
-            self.row("", (f"{len(found) - _MOST_FINDINGS} more: see --format json", "warn"))
+        self.page.blank()
+        analysed = self.traffic.analysed
+        findings_text.add(self.page, self.traffic.findings, analysed.accesses, analysed.of, _LABEL)
 
     # ------------------------------------------------------------ accesses
 

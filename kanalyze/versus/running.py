@@ -228,6 +228,7 @@ class _Comparing:
                 what_if=asked.what_if,
                 calibration=asked.calibration,
                 simulate=asked.simulate,
+                findings=False,
             )
         except KanalyzeError as error:
             if self.on_error is None or isinstance(error, UsageError):

@@ -1,0 +1,182 @@
+"""What a rule may look at: a kernel, and one launch of it where it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kanalyze.address.accesses import AccessValue
+from kanalyze.compile import Compiled
+from kanalyze.describe import Argument, Description, Resources, Sources, describe
+from kanalyze.errors import KanalyzeError
+from kanalyze.launch import Launch
+from kanalyze.launched import Launched
+from kanalyze.ptx import ir
+from kanalyze.ptx.lines import source_of
+from kanalyze.ptx.parse import parse_ptx_modules
+from kanalyze.report import document as doc
+from kanalyze.report.traffic_document import Traffic
+
+if TYPE_CHECKING:
+    from kanalyze.devices import Device
+    from kanalyze.machine import Machine
+    from kanalyze.pipeline import Subject
+    from kanalyze.sass_section import Code
+    from kanalyze.totals import Totals
+
+
+@dataclass
+class Facts:
+    """A kernel, how it was made, and its launch.
+
+    Attributes:
+        subject: the module it stands in, and what it was compiled from (``subject.compiled``,
+            None for PTX and machine code that was given).
+        function: the kernel.
+        description: its document, control-flow graph and evaluated accesses.
+        machine: where machine code and resources come from.
+        resources: registers, spills, stack and shared memory.
+        arguments: PTX parameter to name, type and facts.
+        launch: grid, block and arguments; None where no launch is known.
+        sources: cache of source files.
+        with_code: whether the machine code was asked for, see `code`.
+        traffic, totals, device: the estimate of the launch, for `check_launch`.
+        estimate: makes the estimate of the same launch of the kernel compiled otherwise.
+    """
+
+    subject: Subject
+    function: ir.Function
+    description: Description
+    machine: Machine
+    resources: Resources
+    arguments: dict[str, Argument]
+    launch: Launch | None
+    sources: Sources = field(default_factory=Sources)
+    with_code: bool = True
+    traffic: Traffic | None = None
+    totals: Totals | None = None
+    device: Device | None = None
+    estimate: Callable[[Compiled], Traffic] | None = None
+    _made: dict[str, Facts | str] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ the kernel
+
+    @property
+    def kernel(self) -> doc.Kernel:
+        """The kernel's document."""
+        return self.description.kernel
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """What Triton made it from."""
+        return self.subject.compiled
+
+    @property
+    def capability(self) -> int | None:
+        """The architecture that the PTX is for: 90 for ``sm_90a``."""
+        digits = "".join(c for c in self.kernel.target or "" if c.isdigit())
+        return int(digits) if digits else None
+
+    def accesses(self) -> Iterator[tuple[AccessValue, doc.Access]]:
+        """Every memory access: its values, and its row of the document."""
+        return zip(self.description.found.accesses, self.kernel.accesses, strict=True)
+
+    @property
+    def code(self) -> Code | str:
+        """The machine code; else why there is none."""
+        return self.machine.code() if self.with_code else "it was not asked for (--no-sass)"
+
+    @cached_property
+    def launched(self) -> Launched | None:
+        """The kernel with its launch: what each access costs."""
+        if self.totals is not None:
+            return self.totals.launched
+        if self.launch is None:
+            return None
+        found = self.description
+        return Launched(found.cfg, found.found, found.variables, self.launch)
+
+    # ------------------------------------------------------------ places
+
+    @cached_property
+    def place(self) -> tuple[int, doc.Source | None]:
+        """The kernel itself: its line in the PTX, and its ``def`` in the source."""
+        compiled = self.compiled
+        source = None
+        if compiled is not None:
+            file = self.sources.get(str(compiled.source_file))
+            head = f"def {compiled.source_function}("
+            found = [n for n, text in enumerate(file.lines, 1) if text.strip().startswith(head)]
+            if found:
+                source = doc.Source(file.shown, found[0], 1)
+        return self.function.pos.line, source
+
+    def at(self, instruction: ir.Instruction) -> tuple[int, doc.Source | None]:
+        """The line of an instruction in the PTX, and its place in the source."""
+        place = source_of(instruction.loc, self.subject.module)
+        if place is None:
+            return instruction.pos.line, None
+        shown = self.sources.get(place.file).shown
+        return instruction.pos.line, doc.Source(shown, place.line, place.column)
+
+    def source_line(self, finding: doc.Finding) -> str | None:
+        """The text of the source line of a finding."""
+        if finding.source is None:
+            return None
+        for file in self.sources.files.values():
+            if file.shown == finding.source.file:
+                return file.line(finding.source.line)
+        return None
+
+    # ------------------------------------------------------------ the same, changed
+
+    def again(self, **changes: Any) -> Facts | str:
+        """The kernel compiled with other arguments of `kanalyze.compile_kernel`; else why not.
+
+        ``settings`` and ``facts`` are added to those that were given.
+        """
+        key = repr(sorted(changes.items()))
+        if key not in self._made:
+            self._made[key] = self._recompiled(changes)
+        return self._made[key]
+
+    def _recompiled(self, changes: dict[str, Any]) -> Facts | str:
+        if self.compiled is None:
+            return "there is no source to compile again, only its PTX"
+        try:
+            made = self.compiled.again(**changes)
+        except KanalyzeError as error:
+            return f"it does not compile so: {error}"
+        return self.of(made)
+
+    def of(self, compiled: Compiled) -> Facts:
+        """The same for another compilation of the kernel; its launch is that of the compilation."""
+        from kanalyze.machine import Machine
+        from kanalyze.pipeline import Subject, arguments_of, launch_for
+
+        (module,) = parse_ptx_modules(compiled.ptx, f"{compiled.name}.ptx")
+        (function,) = [f for f in module.entries if f.name == compiled.name]
+        subject = Subject(module, module.name, compiled)
+        subject = replace(subject, assume=self.subject.assume)
+        machine = Machine(subject)
+        resources = machine(function.name)
+        launch = launch_for(subject, function)
+        arguments = arguments_of(subject, function, launch)
+        description = describe(
+            module, function, subject.file, arguments, resources, (), self.sources, False, launch
+        )
+        return Facts(
+            subject, function, description, machine, resources, arguments, launch, self.sources,
+            with_code=self.with_code, device=self.device, estimate=self.estimate,
+        )  # fmt: skip
+
+    def estimated(self, other: Facts) -> Traffic | str:
+        """The estimate of the launch of another compilation; else why there is none."""
+        if self.estimate is None or other.compiled is None:
+            return "there is no estimate of the launch"
+        try:
+            return self.estimate(other.compiled)
+        except KanalyzeError as error:
+            return str(error)
