@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
     from kanalyze.report.document import Finding
 
-RULES: tuple[str, ...] = ("offset-wraps",)
+RULES: tuple[str, ...] = (
+    "offset-wraps",
+    "bank-conflicts",
+    "tensor-core-fallback",
+)
 """The ids of all rules, in the order of the documents."""
 
 SECTIONS = (
