@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache as memoise
 from pathlib import Path
 
-from kanalyze import cache
+from kanalyze import cache, ptxas_text
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, SourceSpot
 
 TIMEOUT_S = 300.0
@@ -340,55 +340,30 @@ def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> A
 
 
 def parse_ptxas_log(log: str, tool: str) -> dict[str, Resources]:
-    """Return each entry's resources from the text of ``ptxas -v``.
+    """Return each kernel's resources from the text of ``ptxas -v``; device functions are left out.
 
-    Wordings of CUDA 11 to 13 are read: ``Used 31 registers, used 1 barriers, 8 bytes cumulative
-    stack size, 1024 bytes smem, 400 bytes cmem[0]``, with any of the parts absent, and the line
-    ``0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads``. Device functions (they have
-    a line of properties, but no ``Used``) are left out.
+    See :mod:`kanalyze.ptxas_text` for the texts that are read.
     """
-    entries: dict[str, dict[str, int | None]] = {}
-    entry = function = ""
-    for line in log.splitlines():
-        if found := re.search(r"Compiling entry function '([^']+)'", line):
-            entry = function = found[1]
-            entries[entry] = {}
-        elif found := re.search(r"Function properties for (\S+)", line):
-            function = found[1]
-        elif (found := re.search(r"(\d+) bytes stack frame", line)) and function in entries:
-            entries[function] |= {
-                "stack": int(found[1]),
-                "stores": _number(r"(\d+) bytes spill stores", line),
-                "loads": _number(r"(\d+) bytes spill loads", line),
-            }
-        elif (found := re.search(r"Used (\d+) registers", line)) and entry in entries:
-            entries[entry] |= {
-                "registers": int(found[1]),
-                "barriers": _number(r"used (\d+) barriers", line),
-                "deep": _number(r"(\d+) bytes cumulative stack size", line),
-                "shared": sum(map(int, re.findall(r"(\d+)(?:\+\d+)? bytes smem", line))),
-                "constant": _number(r"(\d+)(?:\+\d+)? bytes cmem\[0\]", line),
-            }
+    return _resources(ptxas_text.read(log), tool)
+
+
+def _resources(text: ptxas_text.Text, tool: str) -> dict[str, Resources]:
+    """The kernels of a text, what it leaves out of a kernel as 0."""
     return {
-        symbol: Resources(
-            registers=facts.get("registers") or 0,
-            spill_store_bytes=facts.get("stores") or 0,
-            spill_load_bytes=facts.get("loads") or 0,
-            stack_bytes=max(facts.get("stack") or 0, facts.get("deep") or 0),
-            static_shared_bytes=facts.get("shared") or 0,
-            shared_bytes=facts.get("shared") or 0,
-            barriers=facts.get("barriers"),
-            constant_bytes=facts.get("constant") or 0,
+        usage.name: Resources(
+            registers=usage.registers,
+            spill_store_bytes=usage.spill_store_bytes or 0,
+            spill_load_bytes=usage.spill_load_bytes or 0,
+            stack_bytes=usage.local_memory_bytes or 0,
+            static_shared_bytes=usage.shared_bytes or 0,
+            shared_bytes=usage.shared_bytes or 0,
+            barriers=usage.barriers,
+            constant_bytes=dict(usage.constant_bytes).get(0, 0),
             tool=tool,
         )
-        for symbol, facts in entries.items()
-        if "registers" in facts
+        for usage in text.usages
+        if usage.registers is not None
     }
-
-
-def _number(pattern: str, line: str) -> int | None:
-    found = re.search(pattern, line)
-    return int(found[1]) if found else None
 
 
 def _rejected(ptx: str, error: ToolError, file: str) -> InputError:
@@ -419,24 +394,44 @@ def cubin_resources(cubin: bytes) -> dict[str, Resources]:
     """
     tool = find("cuobjdump")
     text = _of_cubin(tool, ["-res-usage"], cubin)
-    resources = {}
-    pattern = re.compile(r"Function (\S+?):\s*\n\s*(REG:.*)")
-    reserved = 1024 if _elf_capability(cubin) >= 90 else 0
-    for symbol, row in pattern.findall(text):
-        facts = {k: int(v) for k, v in re.findall(r"([A-Z]+(?:\[\d+\])?):(\d+)", row)}
-        shared = max(0, facts.get("SHARED", 0) - reserved)
-        resources[symbol] = Resources(
-            registers=facts.get("REG", 0),
-            spill_store_bytes=0,
-            spill_load_bytes=0,
-            stack_bytes=max(facts.get("STACK", 0), facts.get("LOCAL", 0)),
-            static_shared_bytes=shared,
-            shared_bytes=shared,
-            barriers=facts.get("BAR"),
-            constant_bytes=facts.get("CONSTANT[0]", 0),
-            tool=version(tool),
-        )
-    return resources
+    return _resources(ptxas_text.read(text, f"sm_{_elf_capability(cubin)}"), version(tool))
+
+
+def usages_of_cubin(data: bytes) -> ptxas_text.Text:
+    """Return what ``cuobjdump -res-usage`` says of a cubin, a fat binary, or an object with device
+    code; errors: see :func:`cubin_resources`.
+    """
+    is_cubin = data[:4] == b"\x7fELF" and data[18:20] == _EM_CUDA
+    architecture = f"sm_{_elf_capability(data)}" if is_cubin else None
+    return ptxas_text.read(_of_cubin(find("cuobjdump"), ["-res-usage"], data), architecture)
+
+
+_EM_CUDA = (190).to_bytes(2, "little")
+
+
+def usages_of_ptx(ptx: str, file: str = "<ptx>") -> ptxas_text.Text:
+    """Return what ptxas says of a PTX text; errors: see :func:`ptxas_resources`."""
+    return ptxas_text.Text(
+        tuple(
+            ptxas_text.Usage(
+                name=name,
+                kernel=True,
+                tool="ptxas",
+                architecture=ptx_target(ptx),
+                line=0,
+                registers=row.registers,
+                spill_store_bytes=row.spill_store_bytes,
+                spill_load_bytes=row.spill_load_bytes,
+                stack_bytes=row.stack_bytes,
+                shared_bytes=row.static_shared_bytes,
+                barriers=row.barriers,
+                constant_bytes=((0, row.constant_bytes),),
+            )
+            for name, row in assemble(ptx, file=file, of_triton=False).resources.items()
+        ),
+        (),
+        (),
+    )
 
 
 def _elf_capability(cubin: bytes) -> int:

@@ -38,6 +38,7 @@ LAYERS = [
     ("address",),
     ("ptx", "sass", "cubin", "cuda", "inputs", "compile", "_triton", "dumps", "names", "records"),
     ("kernelfile", "userfile", "specialize", "tools", "assuming", "launch", "source", "devices"),
+    ("ptxas_text",),
     ("tensormap",),
     ("cache",),
     ("errors", "_bundled", "schemas"),

@@ -25,6 +25,7 @@ COMMANDS = {
     "check": "Static estimates of recorded launches beside what was measured.",
     "bench": "Measure kernels on this machine's GPU: results, times, counters; a record a launch.",
     "decode": "What the kernels in profilers' output are, and where the time went.",
+    "resources": "Registers, spills, stack and shared memory of kernels, read from build logs.",
     "compile": "Write every stage of a Triton kernel; needs no GPU.",
     "occupancy": "Blocks and warps that an SM holds, what limits them, and the next cliff.",
     "waves": "Waves of a launch: how its blocks fill the SMs, and what stays idle.",

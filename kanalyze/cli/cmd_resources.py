@@ -1,0 +1,241 @@
+"""``kanalyze resources``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanalyze.cli import options, output
+from kanalyze.errors import InputError, KanalyzeError, UsageError
+
+if TYPE_CHECKING:
+    from kanalyze.ptxas_text import Message, Text, Usage
+
+EXIT_PASSED = 1
+_FATAL = ("error", "fatal")
+
+
+@click.command("resources")
+@click.argument("files", metavar="FILE...", nargs=-1)
+@click.option("--max-registers", type=click.IntRange(0), metavar="N",
+              help="Exit 1 where a kernel has more registers.")  # fmt: skip
+@click.option("--max-spills", type=click.IntRange(0), metavar="BYTES",
+              help="Exit 1 where spill stores and loads are more (0: no spills).")  # fmt: skip
+@click.option("--match", metavar="REGEX", help="Only kernels in whose name this is found.")
+@options.output_options
+@options.pager_options
+@options.file_option
+def command(
+    files: tuple[str, ...],
+    max_registers: int | None,
+    max_spills: int | None,
+    match: str | None,
+    format_: str,
+    color: str,
+    width: int | None,
+    pager: bool,
+    file: str | None,
+) -> int:
+    """Registers, spills, stack and shared memory of kernels, read from build logs.
+
+    FILEs (- for standard input) are build logs with the lines of 'ptxas -v' (nvcc -Xptxas -v,
+    --resource-usage) of any age, or of nvlink; the output of 'cuobjdump -res-usage'; or .cubin and
+    .ptx files. Lines of other programs in between do no harm.
+
+    \b
+    Examples:
+      kanalyze resources build.log
+      make 2>&1 | kanalyze resources - --max-registers 128 --max-spills 0
+    """
+    from kanalyze.cli.app import report_error
+    from kanalyze.report import resources_text
+
+    if not files:
+        raise UsageError("give a FILE, or - for standard input (see 'kanalyze resources --help')")
+    if files.count("-") > 1:
+        raise UsageError("standard input (-) can be read only once")
+    wanted = _pattern(match)
+    texts: list[tuple[str, Text]] = []
+    skipped: list[dict[str, Any]] = []
+    code = 0
+    for name in files:
+        try:
+            text = _read(name)
+        except KanalyzeError as error:
+            report_error(error)
+            reason = error.message if isinstance(error, InputError) else str(error)
+            skipped.append({"file": name, "line": 0, "reason": reason})
+            code = max(code, error.exit_code)
+            continue
+        shown = "<stdin>" if name == "-" else name
+        texts.append((shown, _chosen(text, wanted)))
+        skipped += [{"file": shown, "line": u.line, "reason": f"{u.text[:200]}: {u.reason}"}
+                    for u in text.unread]  # fmt: skip
+        for unread in text.unread:
+            output.say(f"{shown}:{unread.line}: left out: {unread.reason}", "warning")
+        for message in text.messages:
+            if message.severity in _FATAL:
+                output.say(f"{shown}:{message.line}: {message.text}", "error")
+                code = InputError.exit_code
+        if not text.usages:
+            report_error(InputError(_NOTHING, file=shown))
+            code = InputError.exit_code
+    if not any(text.usages for _, text in texts):
+        if match is not None and code == 0:
+            output.say(f"no kernel's name matches '{match}'", "warning")
+        if format_ == "text":
+            return code
+    usages = [usage for _, text in texts for usage in text.usages]
+    failed = resources_text.failed(usages, max_registers, max_spills)
+    if format_ == "json":
+        _json(texts, skipped, failed, file)
+    else:
+        _text(texts, width, color, pager, file)
+    for usage, reason in failed:
+        output.say(f"{resources_text.shown_name(usage)}: {reason}", "error")
+    return EXIT_PASSED if failed else code
+
+
+_NOTHING = (
+    "found nothing that a kernel needs, expected lines such as 'ptxas info    : Used 32 registers' "
+    "(nvcc -Xptxas -v) or '  REG:32 STACK:0' (cuobjdump -res-usage)"
+)
+
+
+def _pattern(match: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(match) if match is not None else None
+    except re.error as error:
+        raise UsageError(f"--match '{match}' is no regular expression: {error}") from None
+
+
+def _chosen(text: Text, wanted: re.Pattern[str] | None) -> Text:
+    from dataclasses import replace
+
+    from kanalyze.report.resources_text import shown_name
+
+    if wanted is None:
+        return text
+    chosen = [u for u in text.usages if wanted.search(u.name) or wanted.search(shown_name(u))]
+    return replace(text, usages=tuple(chosen))
+
+
+def _read(name: str) -> Text:
+    """What a file says.
+
+    Raises:
+        KanalyzeError: it cannot be read, assembled or taken apart.
+    """
+    from kanalyze import cubin, ptxas_text, tools
+
+    if name == "-":
+        data = output.standard_input_bytes()
+    else:
+        try:
+            data = Path(name).read_bytes()
+        except OSError as error:
+            raise InputError(output.reason(error), file=name) from None
+        except ValueError as error:  # a NUL in the name
+            raise InputError(str(error), file=name) from None
+    if cubin.is_machine_code(data):
+        try:
+            return tools.usages_of_cubin(data)
+        except InputError as error:
+            raise InputError(error.message, file=name) from None
+    text = ptxas_text.decoded(data)
+    if re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) and re.search(
+        r"^\s*\.target\s", text, re.MULTILINE
+    ):
+        return tools.usages_of_ptx(text, name)
+    return ptxas_text.read(text)
+
+
+def _text(
+    texts: list[tuple[str, Text]], width: int | None, color: str, pager: bool, file: str | None
+) -> None:
+    from kanalyze.report.layout import Page
+    from kanalyze.report.resources_text import show, shown_name, unknown
+
+    to_file = file not in (None, "-")
+    page = Page(output.width_for(width, to_file))
+    for name, text in texts:
+        if not text.usages:
+            continue
+        page.blank()
+        show(page, name, text.usages)
+        for message in text.messages:
+            page.line((f"  {message.severity}: {message.text}", "dim"),
+                      (f"  (line {message.line})", "dim"), hang=4)  # fmt: skip
+        for usage in text.usages:
+            for field, reason in unknown(usage):
+                if field == "shared_bytes":
+                    page.line((f"  {shown_name(usage)}: {field}: {reason}", "warn"), hang=4)
+    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file, pager)
+
+
+def _json(
+    texts: list[tuple[str, Text]],
+    skipped: list[dict[str, Any]],
+    failed: list[tuple[Usage, str]],
+    file: str | None,
+) -> None:
+    from kanalyze.report.as_json import dumps
+    from kanalyze.report.resources_text import unknown
+
+    rows = [(name, usage) for name, text in texts for usage in text.usages]
+    data = {
+        "schema": "kanalyze.resources/1",
+        "kernels": [_plain(name, usage) for name, usage in rows],
+        "messages": [
+            {"file": name, **_message(message)} for name, text in texts for message in text.messages
+        ],
+        "failed": [
+            {"name": usage.name, "architecture": usage.architecture, "reason": reason}
+            for usage, reason in failed
+        ],
+        "skipped": skipped,
+        "unknown": [
+            {"field": f"{usage.name}: {field}", "reason": reason}
+            for _, usage in rows
+            for field, reason in unknown(usage)
+        ],
+    }
+    output.deliver(dumps(data), file)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"line": message.line, "severity": message.severity, "text": message.text}
+
+
+def _plain(name: str, usage: Usage) -> dict[str, Any]:
+    from kanalyze.report.resources_text import notes, shown_name
+
+    return {
+        "file": name,
+        "line": usage.line,
+        "name": usage.name,
+        "demangled": shown if (shown := shown_name(usage)) != usage.name else None,
+        "kernel": usage.kernel,
+        "tool": usage.tool,
+        "architecture": usage.architecture,
+        "registers": usage.registers,
+        "spill_store_bytes": usage.spill_store_bytes,
+        "spill_load_bytes": usage.spill_load_bytes,
+        "stack_bytes": usage.stack_bytes,
+        "cumulative_stack_bytes": usage.cumulative_stack_bytes,
+        "local_bytes": usage.local_bytes,
+        "shared_bytes": usage.shared_bytes,
+        "barriers": usage.barriers,
+        "constant_bytes": {str(bank): size for bank, size in usage.constant_bytes},
+        "textures": usage.textures,
+        "surfaces": usage.surfaces,
+        "samplers": usage.samplers,
+        "compile_time_us": None if usage.compile_ms is None else round(usage.compile_ms * 1000, 3),
+        "times": usage.times,
+        "notes": list(notes(usage)),
+        "messages": [_message(message) for message in usage.messages],
+    }
