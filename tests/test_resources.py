@@ -168,13 +168,13 @@ def test_cuobjdump() -> None:
     assert [u.reason for u in read.unread] == ["of 'NEW:3' it is not known what it counts"] * 2
 
 
-def test_hostile_texts_are_read_at_once() -> None:
+def test_hostile_texts_take_linear_time() -> None:
     for text in (
-        "Function properties for " + "a " * 100_000,
-        "Compiling entry function '" + "' " * 100_000,
-        "Used 1 registers" + ", " * 100_000,
-        "ptxas " * 100_000,
-        "ptxas info : " * 30_000,
+        "Function properties for " + "a " * 20_000,
+        "Compiling entry function '" + "' " * 20_000,
+        "Used 1 registers" + ", " * 20_000,
+        "ptxas " * 20_000,
+        "ptxas info : " * 9_000,
         " Function " * 50_000,
         "\x00\x1b[31mptxas info    : Used 99999999999999999999999 registers",
     ):

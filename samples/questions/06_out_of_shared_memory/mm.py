@@ -29,7 +29,7 @@ def mm(
     pa = a + rm[:, None] * sam + rk[None, :] * sak
     pb = b + rk[:, None] * sbk + rn[None, :] * sbn
     acc = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, K, BK):
+    for _ in range(0, K, BK):
         acc = tl.dot(tl.load(pa), tl.load(pb), acc, input_precision=PREC)
         pa += BK * sak
         pb += BK * sbk
