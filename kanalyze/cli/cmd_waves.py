@@ -10,12 +10,16 @@ import click
 from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
+    from kanalyze.models.tiling import Tiling
     from kanalyze.models.waves import Waves
     from kanalyze.report.layout import Page
 
 
 @click.command("waves")
-@click.option("--blocks", type=int, required=True, metavar="N", help="Blocks of the grid.")
+@click.option("--blocks", type=int, metavar="N", help="Blocks of the grid.")
+@click.option("--gemm", metavar="MxN", help="Instead of --blocks: the result of a matrix product "
+              "(MxNxK, too), one tile a block.")  # fmt: skip
+@click.option("--tile", metavar="MxN", help="Tile of a block, with --gemm.")
 @click.option("--device", metavar="NAME", help="The GPU (see 'kanalyze device').")
 @click.option("--sms", type=int, metavar="N", help="Number of SMs, where no device is given.")
 @click.option(
@@ -28,7 +32,9 @@ if TYPE_CHECKING:
 @options.output_options
 @options.file_option
 def command(
-    blocks: int,
+    blocks: int | None,
+    gemm: str | None,
+    tile: str | None,
     device: str | None,
     sms: int | None,
     blocks_per_sm: int,
@@ -39,39 +45,82 @@ def command(
     """Waves of a launch: how its blocks fill the SMs, and what stays idle.
 
     \b
-    Example:
+    Examples:
       kanalyze waves --blocks 160 --device B200
+      kanalyze waves --gemm 1793x1792 --tile 256x128 --device "A100 SXM 80GB"
     """
     from kanalyze.devices import device as find
     from kanalyze.errors import UsageError
+    from kanalyze.models.tiling import tiling
     from kanalyze.models.waves import waves
     from kanalyze.report.as_json import dumps
 
     if device is not None and sms is not None:
         raise UsageError("give --device or --sms, not both")
+    if (blocks is None) == (gemm is None):
+        raise UsageError("give --blocks N, or --gemm MxN with --tile MxN")
+    if (gemm is None) != (tile is None):
+        raise UsageError("--gemm MxN and --tile MxN go together")
     found = find(device) if device is not None else None
-    result = waves(blocks=blocks, device=found, sms=sms, blocks_per_sm=blocks_per_sm)
+    product = None
+    if gemm is not None and tile is not None:
+        some = waves(blocks=1, device=found, sms=sms, blocks_per_sm=blocks_per_sm)
+        m, n, *_ = _extents(gemm, "--gemm")
+        rows, columns, *_ = _extents(tile, "--tile")
+        product = tiling(m, n, rows, columns, some.sms, blocks_per_sm)
+        result = product.waves
+    else:
+        result = waves(blocks=blocks or 0, device=found, sms=sms, blocks_per_sm=blocks_per_sm)
     name = found.name if found is not None else None
     if format_ == "json":
-        data = {"schema": "kanalyze.waves/1", "device": name, **result.to_dict(), "unknown": []}
+        data = {
+            "schema": "kanalyze.waves/1",
+            "device": name,
+            **result.to_dict(),
+            "slots": result.blocks_per_wave,
+            "tiles": product.tiles if product else None,
+            "tile_efficiency": product.tile_efficiency if product else None,
+            "gemm": product.to_dict() if product else None,
+            "unknown": [],
+        }
         output.deliver(dumps(data), file)
         return
     from kanalyze.report.layout import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
-    _show(page, result, name)
+    _show(page, result, name, product)
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
 
 
-def _show(page: Page, result: Waves, name: str | None) -> None:
+def _extents(text: str, option: str) -> list[int]:
+    """The numbers of ``1793x1792`` (or ``MxNxK``)."""
+    from kanalyze.errors import UsageError
+
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) not in (2, 3) or not all(part.strip().isdecimal() for part in parts):
+        raise UsageError(f"{option} '{text}' is not MxN, such as 4096x4096")
+    return [int(part) for part in parts]
+
+
+def _show(page: Page, result: Waves, name: str | None, product: Tiling | None) -> None:
     from kanalyze.report.layout import plural
 
     where = f"{name}, " if name else ""
+    what = plural(result.blocks, "block")
+    if product is not None:
+        what = f"{product.m} x {product.n} in tiles of {product.tile_m} x {product.tile_n}"
     page.line(
-        (f"{plural(result.blocks, 'block')} on {where}{plural(result.sms, 'SM')}", "title"),
+        (f"{what} on {where}{plural(result.sms, 'SM')}", "title"),
         (f" x {plural(result.blocks_per_sm, 'block')} per SM", ""),
     )
+    if product is not None:
+        page.line(
+            ("  tiles       ", "label"),
+            (f"{product.tiles_m} x {product.tiles_n} = {product.tiles}, ", ""),
+            (f"{product.tile_efficiency:.1%} of their elements are the result's",
+             "" if product.tile_efficiency == 1 else "warn"),
+        )  # fmt: skip
     page.line(
         ("  waves       ", "label"),
         (f"{result.waves:.4g}", ""),
@@ -90,6 +139,30 @@ def _show(page: Page, result: Waves, name: str | None) -> None:
         (f"{result.efficiency:.1%} of all block slots used", ""),
         (" (blocks that last equally long)", "dim"),
     )
+    if product is not None:
+        _show_product(page, product)
+        return
     better = [n for n in (result.fewer_blocks, result.more_blocks) if n is not None]
     if better:
         page.line(("  full waves  ", "label"), (f"{' or '.join(map(str, better))} blocks", ""))
+
+
+def _show_product(page: Page, product: Tiling) -> None:
+    """What both kinds of quantisation cost together, why, and sizes near by that cost less."""
+    from kanalyze.report.layout import plural
+
+    page.line(
+        ("  together    ", "label"),
+        (f"{product.efficiency:.1%} of what the slots could compute is the result's", ""),
+    )
+    for index, cause in enumerate(product.causes()):
+        head = "  cause       " if not index else " " * 14
+        page.line((head, "label"), (cause, "warn" if not index else ""), hang=14)
+    for index, size in enumerate(product.better):
+        change = size.m - product.m or size.n - product.n
+        side = f"M = {size.m}" if size.m != product.m else f"N = {size.n}"
+        page.line(
+            ("  better      " if not index else " " * 14, "label"),
+            (f"{side} ({change:+}): ", ""),
+            (f"{size.tiles} tiles in {plural(size.rounds, 'wave')}, {size.efficiency:.1%}", ""),
+        )
