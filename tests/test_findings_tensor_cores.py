@@ -103,3 +103,52 @@ def test_products_in_fp64_have_no_newer_unit(tmp_path: Path) -> None:
         "ret;\n}\n"
     )
     assert findings(str(path), "tensor-core-fallback") == []
+
+
+EXACT = str(SAMPLES / "tf32-precision" / "fires.py")
+
+
+def fma(ptx: str) -> int:
+    return len(re.findall(r"\bfma\.", re.sub(r"//.*", "", ptx)))
+
+
+def test_exact_products_are_worth_knowing_and_compiled_with_tf32() -> None:
+    (found,) = findings(EXACT, "tf32-precision")
+    assert found.severity == "info"
+    assert found.proof is not None
+    exact = compile_kernel(EXACT)
+    text = Path(EXACT).read_text()
+    rounded = compile_kernel(EXACT, source=text.replace('"ieee"', '"tf32"'))
+    for made, said in ((exact, found.proof.before), (rounded, found.proof.after)):
+        assert said["fma"] == fma(made.ptx)
+        assert said["tensor_instructions"] == sum(counted(made.ptx).values())
+        assert said["registers"] == made.resources.registers
+    assert found.proof.before["tensor_instructions"] == found.proof.after["fma"] == 0
+
+
+@pytest.mark.parametrize("precision", ["tf32x3"])
+def test_several_passes(precision: str, tmp_path: Path) -> None:
+    path = tmp_path / "fires.py"
+    path.write_text(Path(EXACT).read_text().replace('"ieee"', f'"{precision}"'))
+    (found,) = findings(str(path), "tf32-precision")
+    assert precision in found.message
+    assert found.proof is not None
+    before, after = (p["tensor_instructions"] for p in (found.proof.before, found.proof.after))
+    assert before == 3 * after > 0
+
+
+def test_the_older_argument_is_set_too(tmp_path: Path) -> None:
+    path = tmp_path / "fires.py"
+    text = Path(EXACT).read_text().replace('input_precision="ieee"', "allow_tf32=False")
+    path.write_text(text)
+    (found,) = findings(str(path), "tf32-precision")
+    assert found.proof is not None
+    assert found.proof.after["fma"] == 0
+
+
+@pytest.mark.parametrize("call", ["", ', input_precision="tf32"'])
+def test_tf32_and_half_precision_are_silent(call: str, tmp_path: Path) -> None:
+    path = tmp_path / "fires.py"
+    path.write_text(Path(EXACT).read_text().replace(', input_precision="ieee"', call))
+    assert findings(str(path), "tf32-precision") == []
+    assert findings(PRODUCT, "tf32-precision") == []

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 RULES: tuple[str, ...] = (
     "offset-wraps",
+    "narrow-access",
     "bank-conflicts",
     "tensor-core-fallback",
+    "tf32-precision",
 )
 """The ids of all rules, in the order of the documents."""
 

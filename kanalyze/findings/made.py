@@ -12,6 +12,7 @@ from typing import Any
 from kanalyze import ttir
 from kanalyze.findings.facts import Facts
 from kanalyze.report.document import Proof, Source
+from kanalyze.report.traffic_document import Compulsory
 
 NOISE = 0.05
 """Share of the time below which two simulated times count as equal: the model ranks alike
@@ -165,7 +166,12 @@ def tiles(facts: Facts) -> Iterator[tuple[str, int]]:
 
 
 def with_keyword(
-    facts: Facts, place: ttir.Place | None, function: str, name: str, value: str
+    facts: Facts,
+    place: ttir.Place | None,
+    function: str,
+    name: str,
+    value: str,
+    add: bool = True,
 ) -> str | None:
     """The source with a keyword argument set in the calls of ``function`` that stand in a line.
 
@@ -175,6 +181,7 @@ def with_keyword(
         function: its last name: ``dot`` for ``tl.dot``.
         name: the keyword.
         value: its text: ``'"tf32"'``.
+        add: whether to add the keyword where it is not given.
 
     Returns:
         The whole text of the file; None where there is no such call in the kernel's file.
@@ -199,6 +206,8 @@ def with_keyword(
             continue
         given = next((k.value for k in node.keywords if k.arg == name), None)
         end = starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0) - 1
+        if given is None and not add:
+            continue
         if given is None:
             before = data[:end].rstrip()
             comma = " " if before.endswith((b",", b"(")) else ", "
@@ -226,19 +235,27 @@ def _last_name(node: ast.expr) -> str | None:
 
 
 def tried(facts: Facts, changes: Sequence[Change]) -> Iterator[Tried]:
-    """The kernel with each change, where it compiles; simulated where a launch is known."""
+    """The kernel with each change, where it compiles; simulated where a launch is known.
+
+    Changes with which the launch writes less or more than it did are left out.
+    """
     for change in changes:
         other = facts.again(**change.again)
-        if not isinstance(other, str):
-            yield Tried(change, other, time_of(facts, other))
+        if isinstance(other, str):
+            continue
+        if facts.traffic is None or facts.traffic.time.predicted_us is None:
+            yield Tried(change, other, None)
+            continue
+        found = facts.estimated(other)
+        if isinstance(found, str):
+            yield Tried(change, other, None)
+        elif _same_bytes(facts.traffic.compulsory, found.compulsory):
+            yield Tried(change, other, found.time.predicted_us)
 
 
-def time_of(facts: Facts, other: Facts) -> float | None:
-    """The simulated time of the same launch with another compilation, in microseconds."""
-    if facts.traffic is None or facts.traffic.time.predicted_us is None:
-        return None
-    found = facts.estimated(other)
-    return None if isinstance(found, str) else found.time.predicted_us
+def _same_bytes(one: Compulsory, other: Compulsory) -> bool:
+    """Whether two launches write the same amount: a tile that covers less computes less."""
+    return one.write_bytes == other.write_bytes
 
 
 def now(facts: Facts) -> float | None:
