@@ -162,6 +162,19 @@ def capabilities() -> Mapping[str, Capability]:
     return MappingProxyType(found)
 
 
+SHARED_WITHOUT_OPT_IN_BYTES = 49152
+"""Shared memory that a block may have anywhere, without asking for more (CUDA Programming Guide)."""
+
+
+@cache
+def shared_limits() -> Mapping[str, Fact]:
+    """The most shared memory of a block in bytes, opted into, by compute capability (``sm_86``)."""
+    older = _toml()["shared_per_block_bytes"]
+    found = _facts(older, tuple(older), "shared_per_block_bytes")
+    found |= {n: c.facts["shared_per_block_bytes"] for n, c in capabilities().items()}
+    return MappingProxyType(found)
+
+
 @cache
 def devices() -> Mapping[str, Device]:
     """All GPUs, by name, in the order of the table."""

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from kanalyze import schemas
 from kanalyze.cli.app import cli
-from kanalyze.devices import devices
+from kanalyze.devices import capabilities, devices, shared_limits
 
 OCCUPANCY = ["occupancy", "--threads", "128", "--registers", "160", "--shared", "0"]
 WAVES = ["waves", "--blocks", "160", "--device", "B200"]
@@ -140,3 +140,32 @@ def test_errors(words: list[str], message: str) -> None:
     assert result.exit_code == 2
     assert message in result.stderr
     assert result.stdout == ""
+
+
+SHARED = Path(__file__).parents[1] / "samples/questions/06_out_of_shared_memory/expected.json"
+
+
+def test_where_shared_memory_fits() -> None:
+    right = json.loads(SHARED.read_text("utf-8"))
+    limits = right["limits"]
+    cases = [case for case in right.values() if isinstance(case, dict) and "fits" in case]
+    assert len(cases) == 5
+    for case in cases:
+        data = data_of("device", "--fits", str(case["shared_bytes"]))["fits"]
+        found = {row["architecture"]: row for row in data["architectures"]}
+        assert {name: found[name]["fits"] for name in case["fits"]} == case["fits"]
+        assert {name: found[name]["limit_bytes"] for name in limits} == limits
+    text = run("device", "--fits", "147456").stdout
+    assert "sm_86     101376 B  does not fit, 46080 B too much" in text
+    assert "sm_80     166912 B  fits" in text
+    assert "opted into" in text
+    assert "opted into" not in run("device", "--fits", "49152").stdout
+    assert "fits on 0 of" in run("device", "--fits", "232449").stdout
+    assert run("device", "--fits", "1", "H200").exit_code == 2
+
+
+def test_limits_of_shared_memory_are_those_of_the_capabilities() -> None:
+    limits = shared_limits()
+    for name, capability in capabilities().items():
+        assert limits[name].value == capability.shared_per_block_bytes
+        assert limits[name].value <= capability.shared_per_sm_bytes

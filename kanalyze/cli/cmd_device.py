@@ -50,6 +50,12 @@ UNITS = {
     help="Measure parameters of the memory model on this machine's GPU, for 'kanalyze traffic "
     "--calibration FILE'.",
 )
+@click.option(
+    "--fits",
+    type=click.IntRange(0),
+    metavar="BYTES",
+    help="On which compute capabilities a block with so much shared memory can be launched.",
+)
 @options.output_options
 @options.file_option
 def command(
@@ -57,6 +63,7 @@ def command(
     compare: bool,
     measure: bool,
     calibrate: bool,
+    fits: int | None,
     format_: str,
     color: str,
     file: str | None,
@@ -71,6 +78,7 @@ def command(
     Examples:
       kanalyze device
       kanalyze device H200
+      kanalyze device --fits 147456
       kanalyze device --calibrate -o mine.toml
     """
     from kanalyze import devices
@@ -78,12 +86,12 @@ def command(
     from kanalyze.report.as_json import dumps
     from kanalyze.report.layout import Page
 
-    if bool(name) + compare + measure + calibrate > 1:
-        raise UsageError("give NAME, --lecture, --measure or --calibrate, not both")
+    if bool(name) + compare + measure + calibrate + (fits is not None) > 1:
+        raise UsageError("give NAME, --lecture, --measure, --calibrate or --fits, not both")
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
     found: list[devices.Device] = []
-    lecture = rates = calibrated = None
+    lecture = rates = calibrated = fitting = None
     if calibrate:
         from kanalyze.cli import measuring
 
@@ -95,6 +103,9 @@ def command(
         from kanalyze.cli.measuring import measured
 
         rates = measured(page)
+    elif fits is not None:
+        fitting = _fitting(fits)
+        _show_fitting(page, fitting)
     elif compare:
         title, rows = devices.lecture()
         lecture = {"title": title, "rows": [asdict(row) for row in rows]}
@@ -117,6 +128,7 @@ def command(
             "lecture": lecture,
             "measured": rates,
             "calibrated": calibrated,
+            "fits": fitting,
             "sources": dict(devices.sources()),
             "unknown": [
                 {"field": f"{one['name']}: {entry['field']}", "reason": entry["reason"]}
@@ -127,6 +139,53 @@ def command(
         output.deliver(dumps(data), file)
         return
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+
+
+def _fitting(shared_bytes: int) -> dict[str, Any]:
+    """Which compute capabilities have room for a block's shared memory."""
+    from kanalyze.devices import SHARED_WITHOUT_OPT_IN_BYTES, devices, shared_limits
+
+    return {
+        "shared_bytes": shared_bytes,
+        "opt_in": shared_bytes > SHARED_WITHOUT_OPT_IN_BYTES,
+        "architectures": [
+            {
+                "architecture": name,
+                "limit_bytes": limit.value,
+                "fits": shared_bytes <= limit.value,
+                "source": limit.source,
+                "grade": limit.grade,
+                "devices": [d.name for d in devices().values() if d.capability.name == name],
+            }
+            for name, limit in shared_limits().items()
+        ],
+    }
+
+
+def _show_fitting(page: Page, fitting: Mapping[str, Any]) -> None:
+    needed, rows = fitting["shared_bytes"], fitting["architectures"]
+    count = sum(row["fits"] for row in rows)
+    page.line(
+        (f"{needed} B of shared memory in a block", "title"),
+        (f": fits on {count} of {len(rows)} compute capabilities", ""),
+    )
+    for row in rows:
+        limit = row["limit_bytes"]
+        says = "fits" if row["fits"] else f"does not fit, {needed - limit} B too much"
+        names = [name.removeprefix("NVIDIA ") for name in row["devices"]]
+        page.line(
+            (f"  {row['architecture']:<8}", "title"),
+            (f"{limit:>7} B  ", ""),
+            (f"{says:<31}", "good" if row["fits"] else "bad"),
+            (", ".join(names), "dim"),
+            hang=50,
+        )
+    if fitting["opt_in"]:
+        page.line(
+            ("  above 49152 B it must be dynamic and opted into ", "dim"),
+            ("(cudaFuncAttributeMaxDynamicSharedMemorySize; Triton does so)", "dim"),
+            hang=2,
+        )
 
 
 def _fact(fact: Fact) -> dict[str, Any]:
