@@ -163,7 +163,7 @@ def capabilities() -> Mapping[str, Capability]:
 
 
 SHARED_WITHOUT_OPT_IN_BYTES = 49152
-"""Shared memory that a block may have anywhere, without asking for more (CUDA Programming Guide)."""
+"""Shared memory that a block may have on every GPU (CUDA C++ Programming Guide)."""
 
 
 @cache

@@ -66,7 +66,7 @@ def test_nothing_is_inherited_and_nothing_is_silent() -> None:
             assert bool(found.why_unknown(key)) == (value is None)
         assert set(found.reasons) <= set(DEVICE_FACTS) - set(found.facts)
     raw = tomllib.loads(TABLE.read_text("utf-8"))
-    assert set(raw) == {"source", "capability", "device", "lecture"}
+    assert set(raw) == {"source", "capability", "device", "lecture", "shared_per_block_bytes"}
     assert {key for c in capabilities().values() for key in c.facts} == set(CAPABILITY_FACTS)
 
 

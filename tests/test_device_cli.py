@@ -156,8 +156,8 @@ def test_where_shared_memory_fits() -> None:
         assert {name: found[name]["fits"] for name in case["fits"]} == case["fits"]
         assert {name: found[name]["limit_bytes"] for name in limits} == limits
     text = run("device", "--fits", "147456").stdout
-    assert "sm_86     101376 B  does not fit, 46080 B too much" in text
-    assert "sm_80     166912 B  fits" in text
+    assert "sm_86    101376 B  does not fit, 46080 B too much" in text
+    assert "sm_80    166912 B  fits" in text
     assert "opted into" in text
     assert "opted into" not in run("device", "--fits", "49152").stdout
     assert "fits on 0 of" in run("device", "--fits", "232449").stdout

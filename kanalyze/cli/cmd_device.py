@@ -173,13 +173,12 @@ def _show_fitting(page: Page, fitting: Mapping[str, Any]) -> None:
         limit = row["limit_bytes"]
         says = "fits" if row["fits"] else f"does not fit, {needed - limit} B too much"
         names = [name.removeprefix("NVIDIA ") for name in row["devices"]]
-        page.line(
+        lead = [
             (f"  {row['architecture']:<8}", "title"),
             (f"{limit:>7} B  ", ""),
-            (f"{says:<31}", "good" if row["fits"] else "bad"),
-            (", ".join(names), "dim"),
-            hang=50,
-        )
+            (f"{says:<33}", "good" if row["fits"] else "bad"),
+        ]
+        page.line((", ".join(names) or "-", "dim"), lead=lead)
     if fitting["opt_in"]:
         page.line(
             ("  above 49152 B it must be dynamic and opted into ", "dim"),
