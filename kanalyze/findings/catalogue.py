@@ -22,6 +22,9 @@ RULES: tuple[str, ...] = (
     "bank-conflicts",
     "tensor-core-fallback",
     "tf32-precision",
+    "register-spill",
+    "stack-array",
+    "local-indexing",
 )
 """The ids of all rules, in the order of the documents."""
 

@@ -1,0 +1,170 @@
+"""Registers run out, and values are kept in local memory (spilled).
+
+What it says
+------------
+The assembler had more live values than registers and stores some of them to local memory, to load
+them again later. The finding says how many bytes of a thread, how many of them in loops, what the
+limit on registers is (255 of the architecture, maxnreg, or the threads of a block), and which
+other compilation spills less.
+
+Why it is slow
+--------------
+Local memory lies in device memory and is cached in L1 and L2. Each spilled register of a warp moves
+128 bytes: it takes part of L1's bandwidth and capacity, and the load stands in front of what needs
+the value. In a loop this is paid in every iteration. Stores outside of loops cost little.
+
+How it is detected
+------------------
+`ptxas -v` reports bytes of spill stores and loads: those of the instructions in the code, not of
+their executions. The local accesses of the machine code (STL, LDL) say in which loops and at which
+source lines. A stack frame without spills is something else: see `stack-array`, `local-indexing`.
+It is a warning where a launch is faster without, or where 16 bytes or more (a vector of four
+registers) are spilled in a loop; else an info.
+
+How it is proven
+----------------
+The kernel is compiled again with more warps, without maxnreg, and with half of each tile; spilled
+bytes and registers before and after are shown, and, for a launch, the simulated time, by which the
+best is chosen. A change that spills less but is slower is not advised.
+
+Example
+-------
+    kernel[grid](x, y, n, BLOCK=16384, num_warps=1)    # 512 elements a thread
+
+    kernel[grid](x, y, n, BLOCK=16384, num_warps=4)    # 128 elements a thread
+
+Source
+------
+CUDA C++ Programming Guide 13.0, section "Device Memory Accesses", local memory; table "Technical
+Specifications per Compute Capability" (255 registers per thread). CUDA Compiler Driver NVCC,
+section "Printing Code Generation Statistics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kanalyze.findings import local_memory, made
+from kanalyze.findings.facts import Facts
+from kanalyze.report.document import Finding
+
+ID = "register-spill"
+
+_MOST = 255  # registers of a thread, on every architecture since sm_35
+_IN_LOOP = 16  # bytes; fewer than four registers an iteration hide behind other instructions
+_WARPS = 16  # more than 512 threads a block leave 64 registers to each and spill again
+
+
+def check_kernel(facts: Facts) -> Iterator[Finding]:
+    """Bytes that the assembler spills."""
+    stores, loads = facts.resources.spill_store_bytes, facts.resources.spill_load_bytes
+    if not stores and not loads:
+        return
+    found = local_memory.in_code(facts)
+    known = not isinstance(found, str)
+    accesses = [] if isinstance(found, str) else found
+    looped = sum(a.bytes for a in accesses if a.loop_depth)
+    line, place = facts.place
+    registers = facts.resources.registers or 0
+    numbers = {"spill_store_bytes": stores, "spill_load_bytes": loads, "registers": registers}
+    in_loops = f", {looped:,} B of them in loops" if looped else ", none of it in a loop"
+    yield Finding(
+        ID,
+        "warning" if looped >= _IN_LOOP else "info",
+        line,
+        f"registers spilled: {stores or 0:,} B stored and {loads or 0:,} B loaded by the code of "
+        f"a thread{in_loops if known else ''} ({registers} registers{_limit(facts)})",
+        "keep fewer values alive: more warps for the same tile, a smaller tile, or a higher "
+        "limit on registers",
+        local_memory.hottest(accesses) or place,
+        numbers | ({"in_loops_bytes": looped} if known else {}),
+        saves=_moved(facts),
+        unproven=None
+        if facts.compiled is not None
+        else "there is no source to compile again, only its PTX",
+    )
+
+
+def _limit(facts: Facts) -> str:
+    """What keeps the assembler from taking more registers, in words."""
+    registers = facts.resources.registers or 0
+    if registers >= _MOST:
+        return ", the most that a thread can have"
+    asked = facts.compiled.metadata.get("maxnreg") if facts.compiled is not None else None
+    if asked is not None:
+        return f", limited by maxnreg={asked}"
+    if facts.function.directives.get("maxnreg"):
+        return ", limited by .maxnreg"
+    if facts.function.directives.get("minnctapersm"):
+        return ", limited by .minnctapersm"
+    warps = made.warps(facts)
+    most = 65536 // (32 * warps) // 8 * 8 if warps else _MOST
+    return f", all that {32 * (warps or 0)} threads can have" if registers >= most else ""
+
+
+def _moved(facts: Facts) -> dict[str, float]:
+    """Bytes that the launch moves because of spills, where they are known."""
+    if facts.traffic is None:
+        return {}
+    by_kind = facts.traffic.bytes_by_space.get("spill", {})
+    amounts = list(by_kind.values())
+    if not amounts or None in amounts:
+        return {}
+    return {"bytes": sum(n for n in amounts if n is not None)}
+
+
+def prove(facts: Facts, finding: Finding) -> Finding | None:
+    """Compile with more warps, more registers, smaller tiles."""
+    if facts.compiled is None:
+        return finding
+    best = _best(facts)
+    if best is None:
+        return replace(
+            finding,
+            severity="info",
+            unproven="no change of num_warps, maxnreg or tiles that was tried spills less"
+            + ("" if made.now(facts) is None else " and is faster"),
+            saves={},
+        )
+    gone = finding.saves if not _spilled(best.facts) else {}
+    return replace(
+        finding,
+        severity="warning" if made.faster(facts, best) else finding.severity,
+        advice=f"{best.change.words} spills {_spilled(best.facts):,} B",
+        proof=made.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves={**gone, **made.saved_time(facts, best)},
+    )
+
+
+def _best(facts: Facts) -> made.Tried | None:
+    """The fastest change that spills half as much or less; without a launch, the least spills."""
+    now = _spilled(facts)
+    for changes in (_other_blocks(facts), _smaller_tiles(facts)):
+        found = [t for t in made.tried(facts, changes) if 2 * _spilled(t.facts) <= now]
+        found = [t for t in found if made.faster(facts, t) is not False]
+        if found:
+            return min(found, key=lambda t: (t.time_us or 0.0, _spilled(t.facts)))
+    return None
+
+
+def _other_blocks(facts: Facts) -> list[made.Change]:
+    warps = made.warps(facts) or 4
+    changes = [made.settings(num_warps=n) for n in (2 * warps, 4 * warps) if n <= _WARPS]
+    asked = facts.compiled.metadata.get("maxnreg") if facts.compiled is not None else None
+    if asked is not None and asked < _MOST:
+        changes.insert(0, made.Change("maxnreg left out", {"settings": {"maxnreg": _MOST}}))
+    return changes
+
+
+def _smaller_tiles(facts: Facts) -> list[made.Change]:
+    return [made.settings(**{name: n // 2}) for name, n in made.tiles(facts) if n >= 32]
+
+
+def _spilled(facts: Facts) -> int:
+    resources = facts.resources
+    return (resources.spill_store_bytes or 0) + (resources.spill_load_bytes or 0)
+
+
+def _counts(facts: Facts) -> dict[str, float]:
+    return {"spill_bytes": _spilled(facts), "registers": facts.resources.registers or 0}
