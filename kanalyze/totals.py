@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from kanalyze.address.accesses import is_bulk
@@ -14,7 +15,7 @@ from kanalyze.launched import Cost, Launched
 from kanalyze.models import banks, coalescing, lanes
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.layouts import Layout, best, widest
+from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
 from kanalyze.models.tensor import operand_type
 from kanalyze.models.warps import count
 from kanalyze.ptx import instructions as table
@@ -35,6 +36,16 @@ _BULK = {
     "bulk_store": "bulk_store",
     "reduction": "bulk_reduction",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A layout of a shared array, its wavefronts, and those as the array is laid out now."""
+
+    variable: str
+    layout: Layout
+    then: int
+    now: int
 
 
 class Totals:
@@ -152,14 +163,26 @@ class Totals:
         plain = access.instruction.base not in ("ldmatrix", "stmatrix")
         if size is None or not plain or access.row.space not in ("global", "shared"):
             return None
-        given = {name: value for (name, _), value in self.launched.params.items()}
-        offsets = lanes.lane_offsets(access.address, self.launched.launch.block, given)
+        offsets = self.lane_offsets(cost)
         return lanes.warp_pattern(offsets, size).words if offsets is not None else None
+
+    def lane_offsets(self, cost: Cost) -> tuple[int, ...] | None:
+        """Where the lanes of the first warp point; see `kanalyze.models.lanes`."""
+        given = {name: value for (name, _), value in self.launched.params.items()}
+        return lanes.lane_offsets(cost.access.address, self.launched.launch.block, given)
 
     # ------------------------------------------------------------ layouts
 
     def layouts(self) -> tuple[doc.LayoutPart, ...]:
         """For each shared array with bank conflicts, a layout that takes fewer wavefronts."""
+        return tuple(
+            doc.LayoutPart(better.variable, better.layout.words, better.now, better.then)
+            for better in self.better_layouts
+        )
+
+    @cached_property
+    def better_layouts(self) -> tuple[Better, ...]:
+        """The same, with the accesses."""
         by_variable: dict[str, list[Cost]] = defaultdict(list)
         for cost, access in zip(self.costs, self.description.kernel.accesses, strict=True):
             if access.space == "shared" and access.pointer is not None:
@@ -171,16 +194,18 @@ class Totals:
             now = sum(c.counted.cost for c in counted if c.counted is not None)
             if len(counted) < len(group) or None in ideals or now <= sum(i or 0 for i in ideals):
                 continue
-            better = best(
-                now,
+            offsets = [self.lane_offsets(cost) for cost in counted]
+            tried = candidates(
                 widest([c.access.row.bytes_per_thread or 4 for c in counted]),
-                partial(self._with, counted),
+                [lanes_apart(lie) for lie in offsets if lie is not None],
+                self.launched.addresses.get(variable, 0),
             )
+            better = best(now, tried, partial(self.with_layout, counted))
             if better is not None:
-                found.append(doc.LayoutPart(variable, better[0].words, now, better[1]))
+                found.append(Better(variable, *better, now))
         return tuple(found)
 
-    def _with(self, group: list[Cost], layout: Layout) -> int | None:
+    def with_layout(self, group: list[Cost], layout: Layout) -> int | None:
         """Wavefronts of all accesses of a shared array with another layout."""
         total = 0
         for cost in group:

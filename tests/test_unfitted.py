@@ -75,7 +75,7 @@ def test_the_layout_that_removes_conflicts_is_the_one_of_the_padded_kernel() -> 
     conflicting, padded = records()["transpose_shared_2048"], records()["transpose_padded_2048"]
     traffic = estimate(parse_ptx(conflicting["ptx"]), Launch.from_record(conflicting))
     (layout,) = traffic.layouts
-    assert layout.change == "pad each row of 128 bytes by 4 bytes"
+    assert layout.change == "each row of 128 bytes padded by 4 bytes"
     name = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
     conflicts = {op: conflicting["counters"][name.format(op)] for op in ("ld", "st")}
     assert conflicts["ld"] > 30 * 131072

@@ -73,6 +73,8 @@ def _proven(
     wanted: Wanted,
 ) -> Finding | None:
     if not wanted.prove:
+        if finding.proof is not None:  # counted without making the change
+            return finding
         return replace(finding, unproven=_NOT_TRIED)
     return prove(facts, finding)
 

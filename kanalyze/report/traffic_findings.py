@@ -14,7 +14,6 @@ from kanalyze.report.traffic_rows import Row, added, decimal, percent, plural, r
 _SECTOR = 32
 _MOST_SHARES = 4
 _WRITES = ("store", "bulk_store")
-_IDLE = 0.1  # idle share of a launch's block slots from which the waves are worth a remark
 
 # ---------------------------------------------------------------- bytes by pointer
 
@@ -98,28 +97,15 @@ def wasteful(traffic: doc.Traffic) -> list[Finding]:
     merged = rows(traffic.accesses)
     ranked: list[tuple[int, Finding]] = []
     for row in merged:
-        if row.requests and row.wasteful and row.cost is not None and row.ideal_cost is not None:
-            found = (
-                _found("bank_conflicts", _conflict(row), row)
-                if row.table == "shared"
-                else _found("uncoalesced_access", _uncoalesced(row), row)
-            )
+        if row.table == "shared" or not row.requests or not row.wasteful:
+            continue
+        if row.cost is not None and row.ideal_cost is not None:
+            found = _found("uncoalesced_access", _uncoalesced(row), row)
             ranked.append((row.cost - row.ideal_cost, found))
     ranked.sort(key=lambda item: -item[0])
     result = list({finding.message: finding for _, finding in ranked}.values())
     result += [_found("narrow_access", text, row) for row in merged if (text := _narrow(row))]
-    result += [
-        Finding(
-            "shared_layout",
-            "advice",
-            0,
-            f"{better.variable}: {better.change}: {whole(better.wavefronts_then)} wavefronts "
-            f"instead of {whole(better.wavefronts)}",
-            "",
-        )
-        for better in traffic.layouts
-    ]
-    return [*result, *(Finding("waves", "warning", 0, text, "") for text in _of_waves(traffic))]
+    return result
 
 
 def _found(name: str, message: str, row: Row) -> Finding:
@@ -150,19 +136,6 @@ def _over(row: Row) -> str:
     return f"{decimal(row.cost / row.ideal_cost)} times"
 
 
-def _conflict(row: Row) -> str:
-    assert row.cost is not None
-    assert row.ideal_cost is not None
-    assert row.requests
-    ideal = row.ideal_cost / row.requests
-    ways = math.ceil((row.worst or 0) / max(1.0, ideal))
-    return (
-        f"{row.where}: {ways}-way bank conflict: {decimal(row.cost / row.requests)} wavefronts per "
-        f"request where {decimal(ideal)} would do ({row.opcode} {row.pointer or ''}".rstrip()
-        + ")"
-    )
-
-
 def _narrow(row: Row) -> str | None:
     """Lanes that move less than a word."""
     size = row.bytes_per_thread
@@ -174,25 +147,3 @@ def _narrow(row: Row) -> str | None:
         f"{row.where}: {size} B per lane and request ({row.opcode} {row.pointer or ''}".rstrip()
         + f"): accesses of 16 B would need up to {16 // size} times fewer requests"
     )
-
-
-def _of_waves(traffic: doc.Traffic) -> list[str]:
-    found = traffic.waves
-    if found is None or not found.blocks:
-        return []
-    rounds = math.ceil(found.blocks / found.blocks_per_wave)
-    if rounds == 1 and found.idle_share >= _IDLE:
-        return [
-            f"the grid is too small to fill the GPU: {whole(found.blocks)} blocks where "
-            f"{whole(found.blocks_per_wave)} fit at a time, {decimal(100 * found.idle_share)} % "
-            "idle"
-        ]
-    idle = found.idle_share / rounds
-    if idle < _IDLE:
-        return []
-    fewer = found.blocks - found.last_wave_blocks
-    return [
-        f"the last of {rounds} waves is {decimal(100 * found.idle_share)} % idle, which costs "
-        f"{decimal(100 * idle)} % of the launch; {whole(fewer)} or "
-        f"{whole(rounds * found.blocks_per_wave)} blocks would fill every wave"
-    ]

@@ -1,0 +1,204 @@
+"""Rules on a launch: bank conflicts, waves, tiles, order of blocks, atomics, branches."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanalyze import Launch, Traffic, analyze, estimate, parse_ptx
+from kanalyze.launch import LaunchParam
+from kanalyze.report.document import Finding
+
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
+SHARED = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global o){shape}
+{{
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .b{bits} %v<9>;
+  .shared .align 16 .b8 tile[{size}];
+  ld.param.u64 %rd1, [o];
+  mov.u32 %r1, %tid.x;
+  and.b32 %r1, %r1, 31;
+  mul.lo.u32 %r2, %r1, {stride};
+  mov.u32 %r3, tile;
+  add.u32 %r4, %r3, %r2;
+  ld.shared.{opcode}, [%r4];
+  mul.wide.u32 %rd2, %r1, {width};
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.b{bits} [%rd3], %v1;
+  ret;
+}}
+"""
+OPCODES = {1: ("u8 %v1", 16), 4: ("b32 %v1", 32), 8: ("b64 %v1", 64),
+           16: ("v4.b32 {%v1, %v2, %v3, %v4}", 32)}  # fmt: skip
+
+
+def shared(width: int, stride: int, shape: str = "") -> str:
+    """A kernel in which lane i of each warp loads ``width`` bytes at ``stride * i``."""
+    opcode, bits = OPCODES[width]
+    return SHARED.format(
+        opcode=opcode, bits=bits, stride=stride, size=31 * stride + width, shape=shape,
+        width=max(4, bits // 8),
+    )  # fmt: skip
+
+
+def of(findings: tuple[Finding, ...], id_: str) -> list[Finding]:
+    return [f for f in findings if f.id == id_]
+
+
+def in_ptx(text: str, id_: str) -> list[Finding]:
+    report = analyze(parse_ptx(text, "k.ptx"), sass=False)
+    assert not [u for u in report.unknown if u.field.endswith("findings")]
+    (kernel,) = report.kernels
+    return of(getattr(kernel, "findings", ()), id_)
+
+
+def launched(text: str, blocks: int = 4, threads: int = 64, **more: Any) -> Traffic:
+    params = (LaunchParam("o", "*fp32", 1 << 40),)
+    launch = Launch("k", (blocks, 1, 1), (threads, 1, 1), params, **more)
+    return estimate(parse_ptx(text, "k.ptx"), launch, device="H200")
+
+
+# ------------------------------------------------------------------ bank-conflicts
+
+
+def wavefronts(width: int, stride: int) -> int:
+    """By the CUDA programming guide, told in bytes: groups of lanes, words, banks."""
+    at_once = 32 if width <= 4 else 128 // width
+    total = 0
+    for first in range(0, 32, at_once):
+        banks: dict[int, set[int]] = {}
+        for lane in range(first, first + at_once):
+            for byte in range(width):
+                word = (lane * stride + byte) // 4
+                banks.setdefault(word % 32, set()).add(word)
+        total += max(len(words) for words in banks.values())
+    return total
+
+
+@pytest.mark.parametrize(
+    ("width", "stride", "ways"),
+    [
+        (4, 4, 1), (4, 8, 2), (4, 12, 1), (4, 32, 8), (4, 128, 32), (4, 132, 1), (4, 136, 2),
+        (4, 144, 4), (8, 8, 1), (8, 16, 2), (16, 16, 1), (16, 32, 2), (16, 64, 4), (1, 1, 1),
+        (4, 0, 1), (1, 128, 32),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("known", ["launch", "shape", "nothing"])
+def test_ways_of_a_conflict(width: int, stride: int, ways: int, known: str) -> None:
+    shape = "" if known == "nothing" else " .reqntid 64, 1, 1"
+    text = shared(width, stride, shape)
+    if known == "launch":
+        found = of(launched(text).findings, "bank-conflicts")
+    else:
+        found = in_ptx(text, "bank-conflicts")
+    if ways == 1:
+        assert found == []
+        return
+    (finding,) = found
+    per = finding.numbers["wavefronts"] / finding.numbers["requests"]
+    assert per == wavefronts(width, stride)
+    assert finding.numbers["ways"] == ways
+    assert f"{ways}-way bank conflict" in finding.message
+    assert ("shape of a block" in finding.message) == (known == "nothing")
+    if known != "launch":
+        assert finding.severity == ("info" if known == "nothing" else "warning")
+
+
+@pytest.mark.parametrize("stride", [32, 128, 136, 144, 256])
+@pytest.mark.parametrize("known", ["launch", "shape"])
+def test_the_padding_that_is_advised_removes_the_conflict(stride: int, known: str) -> None:
+    """The stride with the padding, put into another kernel, has no conflict."""
+    text = shared(4, stride, " .reqntid 64, 1, 1")
+    found = launched(text).findings if known == "launch" else tuple(in_ptx(text, "bank-conflicts"))
+    (finding,) = of(found, "bank-conflicts")
+    assert finding.proof is not None
+    assert finding.proof.method == "counted"
+    assert f"each row of {stride} bytes padded by 4 bytes" in finding.proof.change
+    assert f"rows of {stride // 4 + 1} elements instead of {stride // 4}" in finding.advice
+    requests = finding.numbers["requests"]
+    assert finding.proof.before == {"wavefronts": requests * wavefronts(4, stride)}
+    assert finding.proof.after == {"wavefronts": requests}
+    assert in_ptx(shared(4, stride + 4, " .reqntid 64, 1, 1"), "bank-conflicts") == []
+
+
+def test_an_array_too_small_for_a_warp_in_x_has_another_block() -> None:
+    """Rows of 16 threads: lanes 16 to 31 would lie outside of the array."""
+    text = shared(4, 64).replace("tile[1988]", "tile[1024]")
+    assert in_ptx(text, "bank-conflicts") == []
+
+
+def test_addresses_that_depend_on_more_than_the_thread() -> None:
+    """An argument times the thread: nothing is said; an argument added: it is the same for all."""
+    scaled = shared(4, 128).replace("%r1, 128;", "%r1, %r5;")
+    scaled = scaled.replace("mov.u32 %r1,", "cvt.u32.u64 %r5, %rd1;\n mov.u32 %r1,")
+    assert in_ptx(scaled, "bank-conflicts") == []
+    moved = shared(4, 128).replace("add.u32 %r4, %r3, %r2;", "mad.lo.u32 %r4, %r5, 4, %r3;"
+                                   " add.u32 %r4, %r4, %r2;")  # fmt: skip
+    moved = moved.replace("mov.u32 %r1,", "mov.u32 %r5, %ctaid.x;\n mov.u32 %r1,")
+    (finding,) = in_ptx(moved, "bank-conflicts")
+    assert finding.numbers["ways"] == 32
+
+
+QUESTIONS = Path(__file__).parents[2] / "shared" / "questions"
+
+
+@cache
+def question(number: str) -> tuple[Path, dict[str, Any]]:
+    found = sorted(QUESTIONS.glob(f"{number}_*"))
+    if not found:
+        pytest.skip("the questions are not here")
+    return found[0], json.loads((found[0] / "expected.json").read_text("utf-8"))
+
+
+def ways_of(path: Path, launch: Launch | None) -> dict[str, dict[str, int]]:
+    """By kernel and kind, the ways of conflicts."""
+    result: dict[str, dict[str, int]] = {}
+    if launch is None:
+        for kernel in analyze(path, sass=False).kernels:
+            found = of(getattr(kernel, "findings", ()), "bank-conflicts")
+            result[kernel.name] = {_kind(f): int(f.numbers["ways"]) for f in found}
+    else:
+        found = of(estimate(path, launch).findings, "bank-conflicts")
+        result[launch.kernel] = {_kind(f): int(f.numbers["ways"]) for f in found}
+    return result
+
+
+def _kind(finding: Finding) -> str:
+    return "load" if "ld.shared" in finding.message else "store"
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("pad", [0, 1, 2])
+def test_question_15(pad: int, known: bool) -> None:
+    folder, expected = question("15")
+    params = (
+        LaunchParam("o", "*fp32", 1 << 40),
+        LaunchParam("a", "*fp32", 1 << 41),
+        LaunchParam("w", "i32", 1024),
+    )
+    launch = Launch(f"tr_pad{pad}", (32, 32, 1), (32, 8, 1), params) if known else None
+    ways = ways_of(folder / "transpose.sm_80.ptx", launch)[f"tr_pad{pad}"]
+    right = expected[f"pad{pad}"]
+    assert ways.get("load", 1) == right["load_ways"]
+    assert ways.get("store", 1) == right["store_ways"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "case"),
+    [("s_f1", "float_stride2"), ("s_f32", "float_stride32"), ("s_d1", "double_stride1"),
+     ("s_v4", "float4_stride1"), ("s_b3", "float_stride3"), ("s_bc", "broadcast")],
+)  # fmt: skip
+def test_question_16(kernel: str, case: str) -> None:
+    folder, expected = question("16")
+    right = expected[case]
+    ways = ways_of(folder / "strides.sm_80.ptx", None)[kernel]
+    assert ways.get("load", 1) == right["wavefronts"] // right["minimum"]
+    assert "store" not in ways
