@@ -28,7 +28,7 @@ KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
 def sample(rule: str, stem: str) -> Path:
     """The sample itself: not the launch record beside it."""
     found = [p for p in (SAMPLES / rule).iterdir() if p.name.partition(".")[0] == stem]
-    kinds = [p for p in found if p.suffix in (".py", ".cu", ".ptx", ".cubin")]
+    kinds = [p for kind in (".py", ".ptx", ".cubin", ".cu") for p in found if p.suffix == kind]
     (path,) = kinds[:1] or found
     return path
 
