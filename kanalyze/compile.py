@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -144,7 +144,26 @@ class Compiled:
             name: {**self.asked.get(name, {}), **changes.pop(name, {})}
             for name in ("settings", "facts")
         }
-        return compile_kernel(**{**self.asked, **merged, **changes})
+        stated = self._signature_without(set(merged["settings"]))
+        return compile_kernel(**{**self.asked, "signature": stated, **merged, **changes})
+
+    def _signature_without(self, names: Collection[str]) -> str | None:
+        """The signature that was given, less constants of these names: settings say them."""
+        signature: str | None = self.asked.get("signature")
+        plain = all(isinstance(v, int | float | str | None) for v in self.constexprs.values())
+        stated = plain and any(self.signature.get(n) == "constexpr" for n in names)
+        if signature is None or not stated:
+            return signature
+        items = []
+        for name, kind in self.signature.items():
+            facts = self.specialization.get(name, ())
+            if kind != "constexpr":
+                items.append(f"{name}={kind}{':16' if DIVISIBLE_BY_16 in facts else ''}")
+            elif EQUAL_TO_1 in facts:
+                items.append(f"{name}=i32:1")
+            elif name not in names:
+                items.append(f"{name}={self.constexprs[name]!r}")
+        return ", ".join(items)
 
     @cached_property
     def sass(self) -> str:

@@ -137,6 +137,18 @@ def describe(
     return describer.run(with_listing)
 
 
+def _alignment(through: Sequence[doc.Access]) -> int | None:
+    """What a pointer must be a multiple of, in bytes: the widest access through it.
+
+    Source: PTX ISA 9.0, section 6.4.1, "Addresses as Operands": an address must be aligned to the
+    size of the access (of all elements of a vector); section 9.7.9.25: 16 bytes for bulk copies.
+    """
+    plain = [a for a in through if "tensor" not in a.opcode.split(".")]
+    sizes = [a.bytes_per_thread or 0 for a in plain if a.kind not in ("bulk_load", "bulk_store")]
+    sizes += [16 for a in plain if a.opcode.startswith("cp.") and "bulk" in a.opcode.split(".")]
+    return max((size for size in sizes if size), default=None)
+
+
 class _Describer:
     def __init__(
         self,
@@ -271,7 +283,7 @@ class _Describer:
             name=self.function.name,
             target=self.module.target[0] if self.module.target else None,
             ptx_version=self.module.version,
-            params=self._params(),
+            params=self._params(accesses),
             reqntid=self.required,
             maxntid=self._triple("maxntid"),
             minnctapersm=(self.function.directives.get("minnctapersm") or (None,))[0],
@@ -317,10 +329,11 @@ class _Describer:
         given = self.function.directives.get(name)
         return tuple((*given, 1, 1)[:3]) if given else None
 
-    def _params(self) -> tuple[doc.Param, ...]:
+    def _params(self, accesses: list[doc.Access]) -> tuple[doc.Param, ...]:
         params = []
         for parameter in self.function.parameters:
             argument = self.arguments.get(parameter.name)
+            shown = argument.name if argument else parameter.name
             params.append(
                 doc.Param(
                     name=parameter.name,
@@ -330,6 +343,7 @@ class _Describer:
                     source_name=argument.name if argument else None,
                     source_type=argument.type if argument else None,
                     facts=argument.facts if argument else (),
+                    required_alignment=_alignment([a for a in accesses if a.pointer == shown]),
                 )
             )
         return tuple(params)

@@ -193,7 +193,7 @@ def test_findings_are_shown() -> None:
     made = report("gelu", "sm_90")
     finding = doc.Finding("F1", "warning", 62, "half of each sector is unused.", "Use v4.")
     text = render(changed(made, findings=(finding,)), listing=False)
-    assert "warning     line 62: half of each sector is unused. Use v4." in text
+    assert "warning[F1] PTX line 62: half of each sector is unused.\n  > Use v4." in text
 
 
 def test_long_register_lists_are_shortened_with_their_length() -> None:

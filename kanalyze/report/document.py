@@ -24,6 +24,8 @@ class Param:
     ``name`` is as in the PTX; ``source_name`` and ``source_type`` are what the kernel's author
     calls it (None: not known), ``facts`` what the compiler was told ("divisible by 16").
     ``pointer`` is the state space it points to, None for a value or where the PTX does not say.
+    ``required_alignment`` is what the argument must be a multiple of, in bytes, for the accesses
+    through it not to fault: the widest of them (None: no access is known to go through it).
     """
 
     name: str
@@ -33,6 +35,7 @@ class Param:
     source_name: str | None
     source_type: str | None
     facts: tuple[str, ...]
+    required_alignment: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,7 +346,9 @@ class _Summary:
         for index, param in enumerate(self.kernel.params):
             known = [param.source_type] if param.source_type else []
             kind = f".{param.type}" + (f" to {param.pointer}" if param.pointer else "")
-            text = ", ".join([*known, kind, *param.facts])
+            need = param.required_alignment
+            wide = [f"{need}-B accesses: needs {need}-byte alignment"] if need else []
+            text = ", ".join([*known, kind, *param.facts, *wide])
             name = param.source_name or param.name
             self.row("parameters" if index == 0 else "", (name, "title"), (f": {text}", ""))
 

@@ -1,0 +1,288 @@
+"""Global accesses that belong together: one kind and width, one pointer, one source line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from kanalyze.address.accesses import AccessValue
+from kanalyze.address.value import Value, leaves, unknown_reasons
+from kanalyze.findings.facts import Facts
+from kanalyze.models import apart, coalescing
+from kanalyze.models.apart import Form, Lanes
+from kanalyze.models.warps import Counted
+from kanalyze.report import document as doc
+
+KINDS = ("load", "store", "async_copy")
+_WARP_IN_X = (1024, 1, 1)  # a block whose extents are not known: lanes run along x
+_LEAST_SHARE = 0.05  # of the requests of a launch, from which on accesses are worth a remark
+
+
+@dataclass(frozen=True)
+class Group:
+    """Accesses of one kind and width through one pointer, from one place of the source.
+
+    Attributes:
+        facts: the kernel.
+        pointer: as the report names it.
+        size: bytes that a thread moves with one of them.
+        members: values and rows of the document, in the order of the PTX.
+        counts: requests, threads and sectors of each over the launch; None where not known.
+    """
+
+    facts: Facts
+    pointer: str
+    size: int
+    members: tuple[tuple[AccessValue, doc.Access], ...]
+    counts: tuple[Counted | None, ...]
+
+    @property
+    def first(self) -> doc.Access:
+        """The first of the accesses."""
+        return self.members[0][1]
+
+    @property
+    def kind(self) -> str:
+        """load, store or async_copy."""
+        return self.first.kind
+
+    @property
+    def noun(self) -> str:
+        """``load`` or ``store``, in the plural where there are several."""
+        name = {"async_copy": "cp.async"}.get(self.kind, self.kind)
+        return name if len(self.members) == 1 or self.kind == "async_copy" else f"{name}s"
+
+    @cached_property
+    def element(self) -> int:
+        """Bytes of an element: by the pointer's type, else as the PTX writes it."""
+        for argument in self.facts.arguments.values():
+            if argument.name == self.pointer and argument.element_bytes:
+                return argument.element_bytes
+        return max(1, self.first.element_bits // 8)
+
+    @cached_property
+    def lanes(self) -> Lanes | None:
+        """Where the lanes of the first access point."""
+        return apart.of_lanes(self.members[0][0].address, extents(self.facts))
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...] | None:
+        """The lanes' byte offsets, as far as the arguments are known."""
+        return self.lanes.offsets(values(self.facts)) if self.lanes is not None else None
+
+    @cached_property
+    def stride(self) -> Form | None:
+        """Between neighbouring lanes."""
+        return self.lanes.stride if self.lanes is not None else None
+
+    @cached_property
+    def stride_bytes(self) -> int | None:
+        """The stride as a number, where the arguments in it are known."""
+        return self.stride.at(values(self.facts)) if self.stride is not None else None
+
+    @cached_property
+    def run(self) -> int:
+        """The most of the accesses of one thread that lie behind one another without a gap."""
+        return self.run_at({})
+
+    def run_at(self, numbers: Mapping[str, int]) -> int:
+        """The same where arguments have these numbers."""
+        return longest_run(self.members, extents(self.facts), numbers)
+
+    def sectors(self, size: int | None = None) -> int | None:
+        """Sectors of one request that begins at a sector; with lanes of ``size`` bytes in a row."""
+        if size is not None:
+            return -(-size * len(self.offsets or range(32)) // coalescing.SECTOR)
+        return sectors_of(self.offsets, self.size) if self.offsets is not None else None
+
+    @property
+    def requests(self) -> int | None:
+        """Warps that execute them, over the launch; None where that is not known."""
+        return total(c.requests if c is not None else None for c in self.counts)
+
+    @property
+    def cost(self) -> int | None:
+        """Sectors over the launch; None where that is not known."""
+        return total(c.cost if c is not None else None for c in self.counts)
+
+    @property
+    def threads(self) -> int | None:
+        """Lanes that take part, over the launch; None where that is not known."""
+        return total(c.threads if c is not None else None for c in self.counts)
+
+    @property
+    def place(self) -> tuple[int, doc.Source | None]:
+        """Where the first stands."""
+        return self.facts.at(self.members[0][0].instruction)
+
+    def at(self, source: doc.Source | None) -> bool:
+        """Whether they come from a line of the source."""
+        mine = self.first.source
+        same = mine is not None and source is not None
+        return same and (mine.file, mine.line) == (source.file, source.line)  # type: ignore[union-attr]
+
+
+def groups(facts: Facts) -> list[Group]:
+    """The global accesses whose address and width are known."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    every = list(facts.accesses())
+    counts = _counts(facts, [access for access, _ in every])
+    for index, (access, row) in enumerate(every):
+        if row.space != "global" or row.kind not in KINDS or row.reason is not None:
+            continue
+        if row.pointer is None or not row.bytes_per_thread:
+            continue
+        loc = access.instruction.loc
+        place = (access.block,) if loc is None else (loc.file, loc.line, loc.column)
+        found.setdefault((row.kind, row.pointer, row.bytes_per_thread, *place), []).append(index)
+    result = []
+    for some in found.values():
+        members = tuple(every[index] for index in some)
+        row = members[0][1]
+        mine = tuple(counts[index] for index in some)
+        result.append(Group(facts, row.pointer or "", row.bytes_per_thread or 0, members, mine))
+    return result
+
+
+def together(parts: Sequence[Group]) -> Group:
+    """Several groups as one: with the width of the narrowest."""
+    narrowest = min(parts, key=lambda group: group.size)
+    return replace(
+        narrowest,
+        members=tuple(m for g in parts for m in g.members),
+        counts=tuple(c for g in parts for c in g.counts),
+    )
+
+
+def _counts(facts: Facts, accesses: Sequence[AccessValue]) -> list[Counted | None]:
+    """What each access costs in the launch."""
+    if facts.totals is not None:
+        return [cost.counted for cost in facts.totals.costs]
+    if facts.launched is None:
+        return [None] * len(accesses)
+    return [facts.launched.cost(access).counted for access in accesses]
+
+
+def weighty(group: Group, every: Sequence[Group]) -> bool:
+    """Whether a group is a good part of what the kernel accesses.
+
+    By requests where the launch is known; else it must be as deep in loops as anything, and move a
+    quarter of what the largest group moves: bias vectors and epilogues are not worth a remark.
+    """
+    if group.requests is not None and facts_known(every):
+        return group.requests >= _LEAST_SHARE * sum(g.requests or 0 for g in every)
+    depth = max(g.first.loop_depth for g in every)
+    largest = max(g.size * len(g.members) for g in every if g.first.loop_depth == depth)
+    return group.first.loop_depth == depth and 4 * group.size * len(group.members) >= largest
+
+
+def facts_known(every: Iterable[Group]) -> bool:
+    """Whether the requests of all groups are known, and there are any."""
+    counted = [group.requests for group in every]
+    return None not in counted and sum(n or 0 for n in counted) > 0
+
+
+def extents(facts: Facts) -> tuple[int, int, int]:
+    """Threads of a block; where they are not known, as if a warp lay along x."""
+    kernel = facts.kernel
+    if kernel.reqntid is not None and all(kernel.reqntid):
+        x, y, z = (*kernel.reqntid, 1, 1)[:3]
+        return x, y, z
+    return facts.launch.block if facts.launch is not None else _WARP_IN_X
+
+
+def extents_known(facts: Facts) -> bool:
+    """Whether the number of threads of a block is known."""
+    return facts.kernel.reqntid is not None or facts.launch is not None
+
+
+def values(facts: Facts) -> dict[str, int]:
+    """PTX parameter → its number, as far as known."""
+    known = {name: a.value for name, a in facts.arguments.items() if a.value is not None}
+    if facts.launch is not None:
+        for parameter, given in zip(facts.function.parameters, facts.launch.params, strict=False):
+            if given.value is not None:
+                known[parameter.name] = given.value
+    return known
+
+
+def named(facts: Facts, parameter: str) -> str:
+    """What the author calls a parameter of the PTX."""
+    argument = facts.arguments.get(parameter)
+    return argument.name if argument is not None else parameter
+
+
+def words(facts: Facts, form: Form, element: int) -> str:
+    """A distance in elements: ``stride_am``, ``2*n + 1``; in bytes where it is no whole number."""
+    amounts = [form.number, *form.terms.values()]
+    unit = element if all(n % element == 0 for n in amounts) else 1
+    parts = [
+        (f"{c // unit}*" if c // unit != 1 else "") + named(facts, name)
+        for name, c in form.terms.items()
+    ]
+    parts += [f"{form.number // unit:,}"] if form.number or not parts else []
+    return " + ".join(parts) + ("" if unit == element else " B")
+
+
+def sectors_of(offsets: Sequence[int], size: int) -> int:
+    """Sectors of one request whose lane 0 begins at a sector: the rule of `coalescing`."""
+    addresses = np.asarray([list(offsets)], np.int64)
+    pieces = range(0, size, coalescing.SECTOR)
+    wide = np.concatenate([addresses + p for p in pieces], axis=1)
+    return int(coalescing.sectors(wide, np.ones(wide.shape, bool))[0])
+
+
+def longest_run(
+    members: Sequence[tuple[AccessValue, doc.Access]],
+    threads: tuple[int, int, int],
+    numbers: Mapping[str, int],
+) -> int:
+    """How many accesses of one thread lie behind one another without a gap, at most."""
+    if len(members) < 2:
+        return len(members)
+    size = members[0][1].bytes_per_thread or 1
+    found = apart.of_places([access.address for access, _ in members], threads)
+    if found is None:
+        return 1
+    by_terms: dict[object, set[int]] = {}
+    for form in found[0]:
+        form = form.given(numbers)
+        by_terms.setdefault(form.key()[1], set()).add(form.number)
+    return max(_run(places, size) for places in by_terms.values())
+
+
+def _run(places: set[int], size: int) -> int:
+    """The most places that follow each other at a distance."""
+    best = 1
+    for start in places:
+        length = 1
+        while start - size not in places and start + length * size in places:
+            length += 1
+        best = max(best, length)
+    return best
+
+
+def arguments_in(facts: Facts, found: Iterable[Value | None]) -> list[str]:
+    """PTX parameters on which values depend, in the order of the kernel."""
+    used = {leaf.payload[0] for v in found if v is not None for leaf in leaves(v, "param")}
+    return [p.name for p in facts.function.parameters if p.name in used]
+
+
+def known(value: Value | None) -> bool:
+    """Whether a condition is there and is known."""
+    return value is not None and not unknown_reasons(value)
+
+
+def total(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None where one is not known."""
+    every = list(numbers)
+    return None if None in every else sum(n or 0 for n in every)
+
+
+def power_of_two(number: int) -> int:
+    """The greatest power of two that divides a number (16 at most, and for 0)."""
+    return math.gcd(number, 16) if number else 16

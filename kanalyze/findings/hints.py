@@ -1,0 +1,83 @@
+"""Hints of a kernel's source, tl.multiple_of and tl.max_contiguous: do they change anything?"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from kanalyze.findings import grouping
+from kanalyze.findings.facts import Facts
+from kanalyze.report.document import Finding, Proof
+
+_HINTS = ("multiple_of", "max_contiguous")
+
+
+def calls(text: str, function: str) -> list[ast.Call]:
+    """Calls that are hints in a function of a source file; of nested ones the outermost."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    found: list[ast.Call] = []
+    inner: set[int] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef) or node.name != function:
+            continue
+        for call in ast.walk(node):  # outer calls come first
+            if isinstance(call, ast.Call) and _is_hint(call) and id(call) not in inner:
+                found.append(call)
+                inner |= {id(below) for below in ast.walk(call)}
+    return found
+
+
+def without(text: str, call: ast.Call) -> str:
+    """The text with the call replaced by what its hints are on; lines keep their numbers."""
+    inner: ast.expr = call
+    while isinstance(inner, ast.Call) and _is_hint(inner):
+        inner = inner.args[0]
+    lines = text.encode().split(b"\n")
+    first, last = call.lineno - 1, (call.end_lineno or call.lineno) - 1
+    head = lines[first][: call.col_offset]
+    tail = lines[last][call.end_col_offset or 0 :]
+    plain = f"({ast.unparse(inner)})".encode()
+    empty = [b""] * (last - first)
+    return b"\n".join([*lines[:first], head + plain + tail, *empty, *lines[last + 1 :]]).decode()
+
+
+def proven(facts: Facts, finding: Finding) -> Finding | None:
+    """Compiled without the hint; None (withdrawn) where that changes an access."""
+    compiled = facts.compiled
+    assert compiled is not None
+    text = "\n".join(facts.sources.get(str(compiled.source_file)).lines)
+    said, line = finding.numbers["hint"], finding.numbers["source_line"]
+    (call,) = [
+        c for c in calls(text, compiled.source_function)
+        if c.lineno == line and ast.unparse(c) == said
+    ][:1]  # fmt: skip
+    other = facts.again(source=without(text, call))
+    if isinstance(other, str):
+        return replace(finding, unproven=other)
+    before, after = _widths(facts), _widths(other)
+    if before != after:
+        return None
+    return replace(
+        finding,
+        message=f"{said} has no effect: without it all accesses are as wide",
+        advice="a hint counts only on the value that is added to the pointer; it says nothing of "
+        "the mask, and does not make up for a pointer or a stride of which nothing is known",
+        proof=Proof("recompiled", "the hint removed", before, after),
+    )
+
+
+def _is_hint(call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    return name in _HINTS and bool(call.args)
+
+
+def _widths(facts: Facts) -> dict[str, float]:
+    """Global loads and stores by bytes per thread."""
+    found: dict[str, float] = {}
+    for group in grouping.groups(facts):
+        name = f"{group.size}-B {'stores' if group.kind == 'store' else 'loads'}"
+        found[name] = found.get(name, 0) + len(group.members)
+    return found

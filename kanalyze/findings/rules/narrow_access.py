@@ -1,0 +1,316 @@
+"""Loads or stores that could be wider, and the fact that is missing for it.
+
+What it says
+------------
+A thread moves less than 16 bytes with each instruction although what it moves, or what its warp
+moves, lies in a row. The finding says which fact the compiler lacks: that an argument (a pointer, a
+stride, the bound of a mask) is divisible by 16; that a stride is 1; that a pointer of CUDA C++ is
+aligned to more than its element; or that a thread has too few elements to begin with. It also names
+hints of the source (tl.multiple_of, tl.max_contiguous) that change no access.
+
+Why it is slow
+--------------
+Each instruction costs an issue slot and a pass through the load/store unit, whatever its width:
+four loads of 4 bytes take four of them, one of 16 bytes takes one. With less than 4 bytes per
+thread a warp asks for less than the 128 bytes of a line, and too few bytes are under way.
+Where the narrow accesses of one thread lie behind one another, each of them also touches every
+sector that the wide one would: the same sectors are asked for again and again.
+
+How it is detected
+------------------
+Global loads, stores and cp.async of less than 16 bytes are grouped by pointer and source line.
+Their addresses are compared between lanes and between the instructions of one thread: they lie in a
+row if neighbouring lanes, or the accesses of one thread, follow each other without a gap. Small
+parts of what a kernel moves (under 5 % of the requests of a launch) are passed over. It is a
+warning where the fact can be true, and the accesses have 4 bytes or less; else it is worth knowing.
+
+How it is proven
+----------------
+The kernel is compiled again with the fact added, first with all that are missing, then with as few
+as make the same difference; for too few elements with fewer warps or a larger block; without a hint
+to see whether it did anything. Of PTX alone nothing can be compiled.
+
+Example
+-------
+    kernel[grid](x[1:], y, n)            # x[1:] is not aligned to 16 bytes: 8 loads of 4 B
+    tl.load(x + offs, mask=offs < n)     # n = 1000003: the mask may end anywhere
+
+    float4 v = reinterpret_cast<const float4*>(p)[i];   // CUDA C++: a float* is 4-byte aligned
+
+Source
+------
+CUDA C++ Programming Guide 13.1, section "Device Memory Accesses" (size and alignment requirement);
+PTX ISA 9.0, section 6.4.1; Triton, include/triton/Analysis/AxisInfo.h (divisibility, contiguity).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kanalyze.findings import grouping, hints, widening
+from kanalyze.findings.facts import Facts
+from kanalyze.findings.grouping import Group
+from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
+from kanalyze.report.document import Finding, Proof, Source
+
+_ID = "narrow-access"
+_WORD = 4  # bytes per thread below which a warp asks for less than a line
+_ALONE = "there is no source to compile again, only its PTX"
+_TYPES = {1: "uint4", 2: "uint4", 4: "float4", 8: "double2"}  # of 16 bytes, by size of an element
+
+
+def check_kernel(facts: Facts) -> Iterator[Finding]:
+    """Global accesses that could be wider."""
+    every = grouping.groups(facts)
+    narrow = [g for g in every if g.size < WIDEST and grouping.weighty(g, every)]
+    found = [f for group in narrow if (f := _of_group(facts, group)) is not None]
+    few = [group for group in narrow if _has_few(facts, group)]
+    if few:
+        found.append(_few(facts, few))
+    if facts.compiled is None:
+        found += _in_one_thread(facts, narrow, {f.line for f in found})
+    yield from found
+    if found and facts.compiled is not None:
+        yield from _hints(facts, found)
+
+
+def prove(facts: Facts, finding: Finding) -> Finding | None:
+    """Compile the kernel with the facts, with a larger share per thread, or without the hint."""
+    if facts.compiled is None:
+        return finding
+    if "hint" in finding.numbers:
+        return hints.proven(facts, finding)
+    group = next((g for g in grouping.groups(facts) if g.place[0] == finding.line), None)
+    if group is None:
+        return finding
+    if "elements_per_thread" in finding.numbers:
+        return widening.with_more(facts, finding, group)
+    found = widening.with_facts(facts, finding, group)
+    if found is None or found.numbers["fact"] == ONE:
+        return found
+    by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
+    missing = [by_name[str(name)] for name in found.numbers["missing"]]
+    wide = int(found.numbers["possible_bytes_per_thread"])
+    return replace(
+        found,
+        severity=_severity(facts, group, missing),
+        message=_could(group, wide) + f": {widening.roles(group, missing)}",
+        advice=widening.advice(facts, missing),
+    )
+
+
+# ---------------------------------------------------------------- several elements per thread
+
+
+def _of_group(facts: Facts, group: Group) -> Finding | None:
+    """Accesses of one source line, of which lanes or those of a thread lie in a row."""
+    stride = group.stride
+    if stride is None:
+        return None
+    wide = _rounded(min(WIDEST, group.size * len(group.members)))
+    if stride.terms and group.stride_bytes in (None, group.size):
+        return _strided(facts, group, wide)
+    if not _in_a_row(group) or wide <= group.size:
+        return None
+    if facts.compiled is None and group.run > 1:
+        return None  # see _in_one_thread
+    missing = widening.missing(facts, group)
+    if not missing:
+        return None
+    if facts.compiled is not None:
+        message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
+        severity = _severity(facts, group, missing)
+        return _finding(group, severity, message, widening.advice(facts, missing), wide, missing)
+    names = ", ".join(grouping.named(facts, name) for name in missing)
+    message = f"{_could(group, wide)}, as its lanes lie in a row, if more were known of {names}"
+    advice = (
+        f"compile it for {names} divisible by 16, if that is so (in Triton aligned tensors and "
+        "multiples of 16 are seen at launch, and :16 in a signature says it; in CUDA C++ access "
+        f"{_TYPES.get(group.element, 'a type of 16 bytes')})"
+    )
+    severity = "warning" if group.size < _WORD else "info"
+    return _finding(group, severity, message, advice, wide, missing)
+
+
+def _in_a_row(group: Group) -> bool:
+    """Lanes follow each other without a gap, or each after the accesses of the one before."""
+    return group.stride_bytes in (group.size, group.size * group.run)
+
+
+def _severity(facts: Facts, group: Group, missing: Sequence[str]) -> str:
+    wasteful = group.size <= _WORD and not widening.untrue(facts, missing)
+    return "warning" if wasteful else "info"
+
+
+def _strided(facts: Facts, group: Group, wide: int) -> Finding | None:
+    """Lanes a symbolic stride apart: wide only if that stride is known to be 1."""
+    stride, size = group.stride, group.size
+    assert stride is not None
+    if len(stride.terms) != 1 or stride.number or group.run > 1 or wide <= size:
+        return None
+    (name,) = stride.terms
+    if stride.at({name: 1}) not in (size, size * group.run_at({name: 1})):
+        return None
+    shown = grouping.named(facts, name)
+    ideal, apart = group.sectors(size), len(group.lanes.forms) if group.lanes else 0
+    if group.stride_bytes is None:
+        rest = (
+            f" if {shown}, by which its lanes are apart, were known to be 1; with a large {shown} "
+            f"each lane is in a sector of its own: {apart} per request where {ideal} would do"
+        )
+    else:
+        rest = f": {shown}, by which its lanes are apart, is 1, and the compiler does not know it"
+    advice = (
+        f"pass {shown} = 1 where it is (Triton compiles that in, unless the argument is under "
+        "do_not_specialize), or make it a constexpr; where it is not 1, let the lanes run along "
+        "the dimension whose stride is"
+    )
+    severity = "warning" if facts.compiled is not None else "info"
+    finding = _finding(group, severity, _could(group, wide) + rest, advice, wide, [name])
+    numbers = {**finding.numbers, "fact": ONE, "sectors_apart": apart, "sectors_ideal": ideal}
+    return replace(finding, numbers=numbers)
+
+
+# ---------------------------------------------------------------- few elements per thread
+
+
+def _has_few(facts: Facts, group: Group) -> bool:
+    """Whether a thread has no more than one narrow access of what its block moves in a row."""
+    if group.stride_bytes != group.size or len(group.members) != 1:
+        return False
+    if facts.compiled is not None:
+        return True
+    # One word per thread is the usual kernel of CUDA C++; a loop may give a thread more.
+    return group.size < _WORD and not group.first.loop_depth
+
+
+def _few(facts: Facts, found: Sequence[Group]) -> Finding:
+    """A thread has less than 16 bytes of what its block moves."""
+    group = found[0]
+    size, element = group.size, group.element
+    each = max(1, size // element)
+    pointers = list(dict.fromkeys(g.pointer for g in found))
+    extents = facts.kernel.reqntid
+    threads = 1
+    for extent in extents or ():
+        threads *= extent
+    block = f"{threads} threads are" if extents else "the block is"
+    message = (
+        f"accesses of {size} B through {', '.join(pointers)}: a thread has "
+        f"{each} element{'s' if each > 1 else ''} of {element} B, where one access takes "
+        f"{WIDEST} B: {block} too many for the elements of a block"
+    )
+    if not extents:
+        message = message.replace("the block is too many", "there are too many threads")
+    times = WIDEST // size
+    advice = (
+        f"give each thread {WIDEST // element} elements: a block of {times} times as many "
+        f"elements, or {times} times fewer warps"
+    )
+    severity = "warning" if size < _WORD else "info"
+    finding = _finding(group, severity, message, advice, WIDEST, [])
+    accesses = sum(len(g.members) for g in found)
+    numbers = {**finding.numbers, "pointers": pointers, "accesses": accesses}
+    return replace(finding, numbers={**numbers, "elements_per_thread": each})
+
+
+# ---------------------------------------------------------------- consecutive in one thread
+
+
+def _in_one_thread(facts: Facts, narrow: Sequence[Group], said: set[int]) -> Iterator[Finding]:
+    """Accesses of one thread behind one another, wherever they stand in a block of the code."""
+    beside: dict[tuple[object, ...], list[Group]] = {}
+    for group in narrow:
+        access, row = group.members[0]
+        if row.line not in said:
+            key = (group.kind, group.pointer, group.size, access.block, access.condition)
+            beside.setdefault(key, []).append(group)
+    for parts in beside.values():
+        group = grouping.together(parts)
+        stride = group.stride
+        if group.run < 2 or stride is None:
+            continue
+        steps = [stride.number, *stride.terms.values()]
+        aligned = min(grouping.power_of_two(step) for step in steps)
+        wide = min(WIDEST, _rounded(group.size * group.run), aligned)
+        if wide > group.size:
+            yield _behind(group, wide)
+
+
+def _behind(group: Group, wide: int) -> Finding:
+    size, run, step = group.size, group.run, group.stride_bytes
+    then = -(-run * size // wide)
+    now = group.sectors()
+    lanes = f"; lanes are {step} B apart, {now} sectors per request" if step and now else ""
+    message = (
+        f"{len(group.members)} {group.noun} of {size} B through {group.pointer}, {run} of them "
+        f"behind one another in a thread ({run * size} B): {then} of {wide} B would do{lanes}"
+    )
+    advice = (
+        f"access {_TYPES.get(group.element, 'a wider type') if wide == WIDEST else 'a wider type'}"
+        f", or a struct with __align__({wide}): a pointer to elements of {group.element} B is only "
+        f"known to be aligned to {group.element} B (what cudaMalloc returns is, to 256)"
+    )
+    severity = "warning" if wide == WIDEST else "info"
+    finding = _finding(group, severity, message, advice, wide, [])
+    numbers = {**finding.numbers, "run": run}
+    proof = None
+    if now is not None and group.offsets is not None:
+        numbers |= {"lane_stride_bytes": step, "sectors_per_request": now}
+        wider = grouping.sectors_of(group.offsets, wide)
+        proof = Proof(
+            "counted", f"accesses of {wide} B",
+            {"requests": run, "sectors": run * now}, {"requests": then, "sectors": then * wider},
+        )  # fmt: skip
+    unproven = None if proof else "how the lanes lie depends on arguments"
+    return replace(finding, numbers=numbers, proof=proof, unproven=unproven)
+
+
+# ---------------------------------------------------------------- hints
+
+
+def _hints(facts: Facts, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Hints that stand in a kernel of which accesses stay narrow."""
+    compiled = facts.compiled
+    assert compiled is not None
+    file = facts.sources.get(str(compiled.source_file))
+    pointers = ", ".join(sorted({str(f.numbers["pointer"]) for f in found}))
+    for call in hints.calls("\n".join(file.lines), compiled.source_function):
+        text = ast.unparse(call)
+        yield Finding(
+            _ID, "info", facts.place[0],
+            f"accesses through {pointers} stay narrow in spite of {text}", "",
+            Source(file.shown, call.lineno, call.col_offset + 1),
+            {"hint": text, "source_line": call.lineno},
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- words
+
+
+def _could(group: Group, wide: int) -> str:
+    times = -(-len(group.members) * group.size // wide)
+    return (
+        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer} could be "
+        f"{times} of {wide} B"
+    )
+
+
+def _finding(
+    group: Group, severity: str, message: str, advice: str, wide: int, missing: Sequence[str]
+) -> Finding:
+    line, source = group.place
+    named = [grouping.named(group.facts, name) for name in missing]
+    return Finding(
+        _ID, severity, line, message, advice, source,
+        {"pointer": group.pointer, "accesses": len(group.members), "bytes_per_thread": group.size,
+         "possible_bytes_per_thread": wide, "missing": named, "fact": DIVISIBLE},
+        unproven=_ALONE if group.facts.compiled is None else None,
+    )  # fmt: skip
+
+
+def _rounded(size: int) -> int:
+    """The greatest power of two not above a size."""
+    return 1 << (size.bit_length() - 1)

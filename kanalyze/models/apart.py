@@ -1,0 +1,165 @@
+"""How far apart neighbouring lanes of a warp are, also where that depends on arguments.
+
+What: the address of lane i + 1 less that of lane i, in bytes, as a sum of arguments and a number.
+Formula: each lane's address less lane 0's is evaluated with all arguments at a base value and with
+one of them moved by one: the differences are the coefficients; the most frequent difference between
+neighbours is the stride, if at least half of the lanes are so far apart.
+Source: PTX ISA, "Special Registers" (lanes of a warp are consecutive in ``tid.x``, then ``tid.y``).
+Limits: block 0 and the first iteration of every loop; addresses that are not linear in an argument
+(found by a second base value) have no stride.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from kanalyze.address.parts import Array
+from kanalyze.address.value import Value, evaluate, leaves
+from kanalyze.models.lanes import WARP
+
+_BASES = (1 << 20, 3 << 20)  # of arguments: multiples of all tiles, and not one of the other's
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``number + Σ coefficient · argument`` in bytes; arguments by their names in the PTX."""
+
+    number: int
+    terms: Mapping[str, int] = field(default_factory=dict)
+
+    def at(self, values: Mapping[str, int]) -> int | None:
+        """The number for arguments of these values; None where one is missing."""
+        if not self.terms.keys() <= values.keys():
+            return None
+        return self.number + sum(c * values[name] for name, c in self.terms.items())
+
+    def given(self, values: Mapping[str, int]) -> Form:
+        """The sum with these arguments put in."""
+        number = self.number + sum(c * values[n] for n, c in self.terms.items() if n in values)
+        return Form(number, {n: c for n, c in self.terms.items() if n not in values})
+
+    def key(self) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """Equal for equal sums."""
+        return self.number, tuple(sorted(self.terms.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Each lane's address less lane 0's."""
+
+    forms: tuple[Form, ...]
+
+    @property
+    def stride(self) -> Form | None:
+        """Between most neighbours; None where there is no such distance."""
+        steps = [_less(b, a) for a, b in pairwise(self.forms)]
+        if not steps:
+            return None
+        counted = Counter(step.key() for step in steps)
+        key, times = counted.most_common(1)[0]
+        if 2 * times < len(steps):
+            return None
+        return Form(key[0], dict(key[1]))
+
+    def offsets(self, values: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The offsets for arguments of these values; None where one is missing."""
+        found = [form.at(values) for form in self.forms]
+        known = [n for n in found if n is not None]
+        return tuple(known) if len(known) == len(found) else None
+
+
+def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
+    """Where the lanes of a block's first warp point; None where that is not known, or not linear.
+
+    Args:
+        address: without phi leaves.
+        threads: extents of the block.
+    """
+    lanes = np.arange(min(WARP, threads[0] * threads[1] * threads[2]))
+    found = of_places([address], threads, lanes)
+    return Lanes(tuple(row[0] for row in found)) if found is not None else None
+
+
+def of_places(
+    addresses: Iterable[Value], threads: tuple[int, int, int], lanes: Array | None = None
+) -> list[list[Form]] | None:
+    """The addresses of some lanes (of lane 0 alone, if left out), less that of the first.
+
+    The first is lane 0's first address; rows are lanes, columns addresses. None as in `of_lanes`.
+    """
+    values = list(addresses)
+    lanes = np.zeros(1, np.int64) if lanes is None else lanes
+    names = list(dict.fromkeys(leaf.payload for v in values for leaf in leaves(v, "param")))
+    taken = []
+    for base in _BASES:
+        given = {name: base * (2 * index + 1) for index, name in enumerate(names)}
+        start = _evaluated(values, threads, lanes, given)
+        if start is None:
+            return None
+        slopes = {}
+        for name in names:
+            moved = _evaluated(values, threads, lanes, {**given, name: given[name] + 1})
+            assert moved is not None
+            slopes[name] = moved - start
+        numbers = start - sum((slopes[name] * given[name] for name in names), np.zeros_like(start))
+        taken.append((numbers, slopes))
+    (numbers, slopes), (others, again) = taken
+    if not np.array_equal(numbers, others) or any(
+        not np.array_equal(slopes[name], again[name]) for name in names
+    ):
+        return None
+    return [
+        [_form(numbers[lane, column], slopes, lane, column) for column in range(len(values))]
+        for lane in range(len(lanes))
+    ]
+
+
+def _form(number: int, slopes: Mapping[tuple[str, int], Array], lane: int, at: int) -> Form:
+    terms: dict[str, int] = {}
+    for (name, offset), slope in slopes.items():
+        if slope[lane, at]:
+            terms[name if offset == 0 else f"{name}[{offset}]"] = int(slope[lane, at])
+    return Form(int(number), terms)
+
+
+def _evaluated(
+    values: list[Value],
+    threads: tuple[int, int, int],
+    lanes: Array,
+    given: Mapping[tuple[str, int], int],
+) -> Array | None:
+    """Differences to the first lane's first address, (lanes, addresses)."""
+    specials: dict[str, object] = {
+        "tid.x": lanes % threads[0],
+        "tid.y": lanes // threads[0] % threads[1],
+        "tid.z": lanes // (threads[0] * threads[1]),
+        "laneid": lanes,
+    }
+    for axis, extent in zip("xyz", threads, strict=True):
+        specials[f"ntid.{axis}"] = extent
+    iterations: dict[int, int] = {}
+    variables: dict[str, int] = {}
+    for value in values:
+        for leaf in leaves(value, "special"):
+            specials.setdefault(leaf.payload, 0)
+        iterations |= {leaf.payload: 0 for leaf in leaves(value, "iter")}
+        variables |= {leaf.payload: 0 for leaf in leaves(value, "address")}
+    try:
+        rows = evaluate(values, specials, given, iterations, variables)
+    except KeyError:
+        return None
+    table = np.stack([np.broadcast_to(row, lanes.shape) for row in rows], axis=1)
+    differences: Array = (table - table[0, 0]).astype(np.int64)
+    return differences
+
+
+def _less(left: Form, right: Form) -> Form:
+    terms = dict(left.terms)
+    for name, coefficient in right.terms.items():
+        terms[name] = terms.get(name, 0) - coefficient
+    return Form(left.number - right.number, {n: c for n, c in terms.items() if c})

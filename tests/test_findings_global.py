@@ -1,0 +1,346 @@
+"""Findings on global memory: which fact is missing for wider accesses, strides, sectors, reuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import kanalyze
+from kanalyze.cli.app import cli
+from kanalyze.findings import hints
+from kanalyze.launch import Launch, LaunchParam
+from kanalyze.models import apart
+from kanalyze.ptx.parse import parse_ptx
+from kanalyze.report.document import Finding, Kernel
+
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
+TRITON = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(dst, src, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + i, tl.load(src + i) * 3.0)
+
+
+@triton.jit
+def masked(dst, src, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + i, tl.load(src + i, mask=i < n) * 3.0, mask=i < n)
+
+
+@triton.jit
+def tile(dst, src, sm, sn, BM: tl.constexpr, BN: tl.constexpr):
+    r = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    c = tl.arange(0, BN)[None, :]
+    tl.store(dst + r * BN + c, tl.load(src + r * sm + c * sn))
+
+
+@triton.jit
+def hinted(dst, src, n, s, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * s + tl.arange(0, BLOCK)
+    i = tl.max_contiguous(tl.multiple_of(i, 16), 16)
+    tl.store(dst + i, tl.load(src + i, mask=i < n) * 3.0, mask=i < n)
+
+
+@triton.jit
+def helped(dst, src, s, BLOCK: tl.constexpr):
+    i = tl.multiple_of(tl.program_id(0) * s, 16) + tl.arange(0, BLOCK)
+    tl.store(dst + i, tl.load(src + i) * 3.0)
+
+
+@triton.jit
+def gather(dst, src, index, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + i, tl.load(src + tl.load(index + i)))
+"""
+
+
+HINT = "    i = tl.max_contiguous(tl.multiple_of(i, 16), 16)"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("triton")
+    path = tmp_path_factory.mktemp("kernels") / "kernels.py"
+    path.write_text(TRITON)
+    return path
+
+
+def found(target: str, rule: str, **options: Any) -> list[Finding]:
+    (kernel,) = kanalyze.analyze(target, sass=False, **options).kernels
+    assert isinstance(kernel, Kernel)
+    return [f for f in kernel.findings if f.id == rule]
+
+
+# ------------------------------------------------------------------ narrow accesses
+
+
+def narrow(path: Path, kernel: str, signature: str, **options: Any) -> list[Finding]:
+    return found(f"{path}:{kernel}", "narrow-access", signature=signature, **options)
+
+
+def test_a_pointer_that_is_not_aligned_is_named(source: Path) -> None:
+    (finding,) = narrow(source, "scale", "*fp32, *fp32:16, 1024")
+    assert finding.severity == "warning"
+    assert finding.numbers["missing"] == ["dst"]
+    assert finding.source is not None
+    assert finding.source.line == 8
+    assert finding.proof is not None
+    assert finding.proof.before == {"stores": 8, "bytes each": 4}
+    assert finding.proof.after == {"stores": 2, "bytes each": 16}
+    assert "dst (the pointer)" in finding.message
+
+
+def test_aligned_pointers_are_nothing_to_remark_on(source: Path) -> None:
+    assert narrow(source, "scale", "*fp32:16, *fp32:16, 1024") == []
+    assert narrow(source, "masked", "*fp32:16, *fp32:16, i32:16, 1024") == []
+
+
+def test_the_bound_of_a_mask_is_named(source: Path) -> None:
+    findings = narrow(source, "masked", "*fp32:16, *fp32:16, i32, 1024")
+    assert [f.numbers["missing"] for f in findings] == [["n"], ["n"]]
+    assert all(f.severity == "warning" and "n (in the mask)" in f.message for f in findings)
+    assert all(f.proof is not None and f.proof.after["bytes each"] == 16 for f in findings)
+
+
+def test_a_bound_that_is_no_multiple_is_only_worth_knowing(source: Path) -> None:
+    findings = narrow(source, "masked", "*fp32:16, *fp32:16, i32, 1024", settings={"n": 781})
+    assert {f.severity for f in findings} == {"info"}
+    assert all("n = 781 is no multiple of 16: pad to 784" in f.advice for f in findings)
+
+
+def test_two_facts_are_named_where_both_are_missing(source: Path) -> None:
+    findings = narrow(source, "masked", "*fp32, *fp32, i32, 1024")
+    assert [f.numbers["missing"] for f in findings] == [["src", "n"], ["dst", "n"]]
+
+
+def test_a_stride_that_may_be_1_is_named(source: Path) -> None:
+    (finding,) = narrow(source, "tile", "*fp32:16, *fp32:16, i32:16, i32:16, 32, 32")
+    assert finding.numbers["missing"] == ["sn"]
+    assert finding.numbers["fact"] == "equal to 1"
+    assert (finding.numbers["sectors_apart"], finding.numbers["sectors_ideal"]) == (32, 4)
+    assert finding.proof is not None
+    assert finding.proof.before == {"loads": 8, "bytes each": 4}
+    assert finding.proof.after == {"loads": 2, "bytes each": 16}
+
+
+@pytest.mark.parametrize(
+    ("block", "warps", "size", "elements"),
+    [(128, 4, 2, 1), (256, 4, 4, 2), (512, 4, 8, 4), (1024, 8, 8, 4)],
+)
+def test_too_few_elements_per_thread(
+    source: Path, block: int, warps: int, size: int, elements: int
+) -> None:
+    """Width = min(16, 2 x elements per thread), elements = BLOCK / (32 x num_warps)."""
+    signature = f"*fp16:16, *fp16:16, {block}"
+    (finding,) = narrow(source, "scale", signature, num_warps=warps)
+    assert finding.numbers["bytes_per_thread"] == size
+    assert finding.numbers["elements_per_thread"] == elements
+    assert finding.severity == ("warning" if size < 4 else "info")
+    assert finding.proof is not None
+    assert finding.proof.after["bytes each"] == 16
+    assert f"BLOCK={block * 16 // size}" in finding.advice
+    assert f"num_warps={max(1, warps * size // 16)}" in finding.advice
+
+
+@pytest.mark.parametrize("block", [1024, 4096])
+def test_enough_elements_per_thread(source: Path, block: int) -> None:
+    assert narrow(source, "scale", f"*fp16:16, *fp16:16, {block}") == []
+
+
+def test_a_hint_without_effect_is_named(source: Path) -> None:
+    """The mask ends anywhere, whatever is said of the offsets."""
+    findings = narrow(source, "hinted", "*fp32:16, *fp32:16, i32, i32:16, 1024")
+    (hint,) = [f for f in findings if "hint" in f.numbers]
+    assert hint.severity == "info"
+    assert "has no effect" in hint.message
+    assert hint.source is not None
+    assert hint.source.line == TRITON.splitlines().index(HINT) + 1
+    assert hint.proof is not None
+    assert hint.proof.before == hint.proof.after
+
+
+def test_a_hint_with_effect_is_not_remarked_on(source: Path) -> None:
+    assert narrow(source, "helped", "*fp32:16, *fp32:16, i32, 1024") == []
+    findings = narrow(source, "helped", "*fp32, *fp32:16, i32, 1024")
+    assert [f.numbers["missing"] for f in findings] == [["dst"]]
+    assert not [f for f in findings if "hint" in f.numbers]
+
+
+def test_a_gather_is_not_remarked_on(source: Path) -> None:
+    findings = narrow(source, "gather", "*fp32:16, *fp32:16, *i32:16, 1024")
+    assert not [f for f in findings if f.numbers["pointer"] == "src"]
+
+
+def test_without_proof_nothing_is_compiled_again(source: Path) -> None:
+    (finding,) = narrow(source, "scale", "*fp32, *fp32:16, 1024", prove=False)
+    assert finding.proof is None
+    assert finding.unproven == "not tried (--no-proof)"
+    assert finding.numbers["missing"] == ["dst"]
+
+
+def test_a_hint_is_taken_out_of_the_text() -> None:
+    text = "def f(x):\n    y = g(\n        tl.multiple_of(x + 1, 16), 2)\n"
+    (call,) = hints.calls(text, "f")
+    assert hints.without(text, call) == "def f(x):\n    y = g(\n        (x + 1), 2)\n"
+    nested = (
+        "def f(x):\n    x = tl.max_contiguous(\n      tl.multiple_of(x, 16), 16)\n    return x\n"
+    )
+    (call,) = hints.calls(nested, "f")
+    assert hints.without(nested, call) == "def f(x):\n    x = (x)\n\n    return x\n"
+    assert hints.calls("def f(:", "f") == []
+
+
+# ------------------------------------------------------------------ PTX alone
+
+HEAD = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+.reqntid 128
+{
+  .reg .b64 %rd<40>;
+  .reg .b32 %r<40>;
+  .reg .f32 %f<40>;
+  ld.param.u64 %rd1, [a];
+  ld.param.u64 %rd2, [b];
+  cvta.to.global.u64 %rd3, %rd1;
+  cvta.to.global.u64 %rd4, %rd2;
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ctaid.x;
+"""
+
+
+def ptx(tmp_path: Path, body: str) -> str:
+    path = tmp_path / "k.ptx"
+    path.write_text(HEAD + body + "  ret;\n}\n")
+    return str(path)
+
+
+def scalars(number: int, stride: int) -> str:
+    """A thread's floats behind one another, lanes ``stride`` bytes apart; their sum is stored."""
+    lines = [f"mul.wide.u32 %rd5, %r1, {stride};", "add.s64 %rd6, %rd3, %rd5;"]
+    lines.append("mov.f32 %f0, 0f00000000;")
+    for k in range(number):
+        lines.append(f"ld.global.f32 %f{k + 1}, [%rd6+{4 * k}];")
+        lines.append(f"add.f32 %f0, %f0, %f{k + 1};")
+    lines += ["mul.wide.u32 %rd7, %r1, 4;", "add.s64 %rd8, %rd4, %rd7;"]
+    lines.append("st.global.f32 [%rd8], %f0;")
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def test_scalars_of_a_thread_in_a_row(tmp_path: Path) -> None:
+    """16 floats of 64 B each: 16 requests of 32 sectors, or 4 of 32."""
+    (finding,) = found(ptx(tmp_path, scalars(16, 64)), "narrow-access")
+    assert finding.severity == "warning"
+    assert (finding.numbers["accesses"], finding.numbers["run"]) == (16, 16)
+    assert finding.numbers["lane_stride_bytes"] == 64
+    assert finding.numbers["sectors_per_request"] == 32
+    assert finding.proof is not None
+    assert finding.proof.method == "counted"
+    assert finding.proof.before == {"requests": 16, "sectors": 512}
+    assert finding.proof.after == {"requests": 4, "sectors": 128}
+
+
+@pytest.mark.parametrize(
+    ("number", "stride", "wide"),
+    [(3, 12, None), (2, 8, 8), (4, 16, 16), (4, 20, None), (1, 4, None)],
+)
+def test_only_what_is_aligned_can_be_wide(
+    tmp_path: Path, number: int, stride: int, wide: int | None
+) -> None:
+    findings = found(ptx(tmp_path, scalars(number, stride)), "narrow-access")
+    assert [f.numbers["possible_bytes_per_thread"] for f in findings] == ([wide] if wide else [])
+
+
+# ------------------------------------------------------------------ required alignment
+
+
+def test_the_alignment_that_a_pointer_needs_is_said(source: Path) -> None:
+    (kernel,) = kanalyze.analyze(
+        f"{source}:scale", signature="*fp32, *fp32:16, 1024", sass=False
+    ).kernels
+    assert isinstance(kernel, Kernel)
+    needs = {p.source_name: p.required_alignment for p in kernel.params}
+    assert needs["dst"] == 4
+    assert needs["src"] == 16
+    assert needs["global_scratch"] is None
+    arguments = ["ptx", f"{source}:scale", "--signature", "*fp32, *fp32:16, 1024", "--no-listing"]
+    text = CliRunner().invoke(cli, arguments).stdout
+    assert "dst: *fp32, .u64 to global, 4-B accesses: needs 4-byte alignment" in text
+    assert "16-B accesses: needs 16-byte alignment" in text
+
+
+# ------------------------------------------------------------------ how far lanes are apart
+
+
+def stride_of(body: str, threads: tuple[int, int, int] = (128, 1, 1)) -> apart.Form | None:
+    module = parse_ptx(HEAD + body + "  ret;\n}\n")
+    from kanalyze.address import accesses
+    from kanalyze.ptx.cfg import build
+
+    (function,) = module.entries
+    first = accesses.find(build(function), {}).accesses[0]
+    lanes = apart.of_lanes(first.address, threads)
+    return None if lanes is None else lanes.stride
+
+
+LOAD = "  add.s64 %rd6, %rd3, %rd5;\n  ld.global.f32 %f1, [%rd6];\n"
+BY_N = "  ld.param.u32 %r3, [n];\n  mul.lo.s32 %r4, %r1, %r3;\n  mul.wide.s32 %rd5, %r4, 4;\n"
+
+
+def test_a_stride_is_a_sum_of_arguments() -> None:
+    assert stride_of("  mul.wide.u32 %rd5, %r1, 12;\n" + LOAD) == apart.Form(12)
+    form = stride_of(BY_N + LOAD)
+    assert form == apart.Form(0, {"n": 4})
+    assert form.at({"n": 5}) == 20
+    assert form.at({}) is None
+
+
+def test_a_stride_that_is_not_linear_is_none() -> None:
+    square = BY_N.replace("mul.wide.s32 %rd5, %r4, 4", "mul.wide.s32 %rd5, %r4, %r3")
+    assert stride_of(square + LOAD) is None
+
+
+def test_the_stride_is_the_most_frequent_step() -> None:
+    """Rows of 8 lanes: seven steps of 4 bytes, then one to the next row."""
+    rows = "  shr.u32 %r4, %r1, 3;\n  and.b32 %r5, %r1, 7;\n  mul.lo.s32 %r6, %r4, 1000;\n"
+    rows += "  add.s32 %r7, %r6, %r5;\n  mul.wide.u32 %rd5, %r7, 4;\n"
+    assert stride_of(rows + LOAD) == apart.Form(4)
+
+
+def launch(name: str = "k", grid: int = 64, n: int = 0) -> Launch:
+    params = (
+        LaunchParam("a", "*fp32", 1 << 40),
+        LaunchParam("b", "*fp32", 2 << 40),
+        LaunchParam("n", "i32", n),
+    )
+    return Launch(name, (grid, 1, 1), (128, 1, 1), params)
+
+
+def of_launch(path: str, rule: str, **options: Any) -> list[Finding]:
+    traffic = kanalyze.estimate(path, launch(**options), device="H200", simulate=False)
+    assert not [u for u in traffic.unknown if u.field == "findings"]
+    return [f for f in traffic.findings if f.id == rule]
+
+
+def test_what_is_a_small_part_is_passed_over(tmp_path: Path) -> None:
+    """In a launch by its requests."""
+    (finding,) = of_launch(ptx(tmp_path, scalars(16, 64)), "narrow-access")
+    assert finding.numbers["pointer"] == "a"
+
+
+def test_findings_are_json(source: Path) -> None:
+    arguments = ["ptx", f"{source}:scale", "--signature", "*fp32, *fp32, 1024", "--format", "json"]
+    data = json.loads(CliRunner().invoke(cli, arguments).stdout)
+    (first, _) = [f for f in data["kernels"][0]["findings"] if f["id"] == "narrow-access"]
+    assert first["proof"]["after"]["bytes each"] == 16
