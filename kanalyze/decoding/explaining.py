@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kanalyze.decoding.describe import describe
-from kanalyze.names import KernelName, explain
+from kanalyze.names import KernelName, Row, explain
 from kanalyze.report.layout import Page
 from kanalyze.report.safe import escaped
 
@@ -51,7 +51,7 @@ def _explain(page: Page, name: KernelName, width: int) -> None:
     if name.demangled is not None:
         page.line(("demangled", "label"), hang=2)
     for row in rows:
-        value = "+".join(row.value) if isinstance(row.value, tuple) else row.value
+        value = _value(row)
         label = number.get((row.start, row.end))
         lead = f"{label if label is not None else '-':>4}  "
         if row.key == "unknown":
@@ -70,6 +70,17 @@ def _explain(page: Page, name: KernelName, width: int) -> None:
     says = describe(name)
     if says:
         page.line((says, ""), lead=[("  = ", "note")], hang=2)
+    for remark in name.remarks:
+        page.line((remark, ""), lead=[("    ", "")], hang=2)
+
+
+def _value(row: Row) -> object:
+    """A value as it is shown; what each argument was specialised to has its index in front."""
+    if not isinstance(row.value, tuple):
+        return row.value
+    if row.key == "specialization":
+        return " ".join(f"{index}:{mark or '-'}" for index, mark in enumerate(row.value))
+    return "+".join(row.value)
 
 
 def _put(lines: list[list[str]], place: int, text: str) -> None:

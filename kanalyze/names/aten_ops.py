@@ -12,18 +12,32 @@ _MOST = 64
 """Longest list of operators that is split."""
 
 
-@lru_cache(maxsize=4096)
+_APART = {"clamp_max": 3}
+"""What an operator counts that is commoner as two in one kernel (clamp and max scale to FP8)."""
+
+
 def split_ops(joined: str) -> tuple[str, ...] | None:
-    """Return the operators of a joined, sorted set of them; None unless there is just one way.
+    """Return the operators of a joined, sorted set of them, the likeliest way; None: there is none.
 
     Args:
         joined: for example ``_to_copy_add_native_layer_norm``.
     """
+    ways = ways_to_split(joined)
+    return ways[0] if ways else None
+
+
+@lru_cache(maxsize=4096)
+def ways_to_split(joined: str) -> tuple[tuple[str, ...], ...]:
+    """Return the ways to split a joined, sorted set of operators, the likeliest first.
+
+    That is the one with the fewest operators (``index_put`` is not ``index`` and ``put``), but for
+    those of `_APART`.
+    """
     words = joined.split("_")
     if len(words) > _MOST:
-        return None
+        return ()
     known, longest = _operators()
-    # ways[i]: the ways to split what stands before word i (two at most are kept)
+    # ways[i]: the ways to split what stands before word i
     ways: list[list[tuple[str, ...]]] = [[()], *([] for _ in words)]
     for end in range(1, len(words) + 1):
         for begin in range(max(0, end - longest), end):
@@ -33,8 +47,7 @@ def split_ops(joined: str) -> tuple[str, ...] | None:
             for way in ways[begin]:
                 if (not way or way[-1] < name) and len(ways[end]) < _MOST:
                     ways[end].append((*way, name))
-    found = ways[-1]
-    return found[0] if len(found) == 1 else None
+    return tuple(sorted(ways[-1], key=lambda way: sum(_APART.get(name, 1) for name in way)))
 
 
 @cache

@@ -76,6 +76,13 @@ class KernelName:
         """The text that all spans count in: ``demangled`` where there is one, else ``name``."""
         return self.name if self.demangled is None else self.demangled
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the name means for the kernel's speed, and what it leaves open, in sentences."""
+        from kanalyze.names.remarks import remarks
+
+        return remarks(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the name as plain dicts, lists, strings and numbers (for JSON)."""
         return {
@@ -98,6 +105,7 @@ class KernelName:
             "undecoded": [
                 {"text": span.text, "start": span.start, "end": span.end} for span in self.undecoded
             ],
+            "remarks": list(self.remarks),
         }
 
 

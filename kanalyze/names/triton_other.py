@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kanalyze.names.grammar import Token
 from kanalyze.names.reading import Reading, Reject
 
+_MARKS = ("", "c", "d", "e", "de")
 _TYPES = {"fp16": "f16", "fp32": "f32", "fp8e4nv": "e4m3", "fp8e5": "e5m2"}
 
 
@@ -11,7 +13,7 @@ def transform(r: Reading) -> None:
     """Note what the tokens of ``triton_other.lark`` state."""
     if suffix := r.one("SUFFIX"):
         arguments = split_suffix(suffix.text)
-        if arguments is None:
+        if arguments is None or (len(arguments) == 1 and not _of_triton(r.one("FUNCTION"))):
             raise Reject
         r.add("specialization", arguments, suffix, "generator")
     elif r.cut and not r.has("OGS"):
@@ -30,6 +32,11 @@ def transform(r: Reading) -> None:
             if token := r.one(name):
                 r.add(key, _TYPES.get(token.text, token.text), token, "generator")
         r.epilogue(basis="generator")
+
+
+def _of_triton(function: Token | None) -> bool:
+    """Whether a name with one argument in its suffix is Triton's: ``copy_0d`` may be anything."""
+    return function is not None and ("kernel" in function.text or "triton" in function.text)
 
 
 def _begins_suffix(text: str) -> bool:
@@ -54,5 +61,8 @@ def split_suffix(suffix: str) -> tuple[str, ...] | None:
         begin = at
         while at < len(suffix) and not suffix[at].isdigit():
             at += 1
-        marks.append(suffix[begin:at])
+        mark = suffix[begin:at]
+        if mark not in _MARKS:
+            return None
+        marks.append(mark)
     return tuple(marks) if any(marks) else None
