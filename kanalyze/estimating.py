@@ -44,6 +44,7 @@ from kanalyze.report.document import Source, Unknown
 from kanalyze.roofs import roofline_of
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass_launched import SassLaunched, Total
+from kanalyze.timed import at_time
 from kanalyze.totals import Totals, ideal
 
 DEFAULT_DEVICES = {
@@ -74,6 +75,7 @@ def estimate(
     findings: bool = True,
     ignore: Collection[str] = (),
     prove: bool = True,
+    time_us: float | None = None,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -100,6 +102,7 @@ def estimate(
         findings: whether to look for what is worth changing.
         ignore: ids of findings that are left out.
         prove: whether to make the changes that findings advise (kernels are compiled again).
+        time_us: a measured time, at which ``at_time`` says what the launch reaches.
 
     Raises:
         UsageError: no launch is known, or it is not clear which kernel is meant.
@@ -134,6 +137,8 @@ def estimate(
     changes = dict(what_if or {}) if simulate else None
     found = _Estimate(subject, function, launch, device, changes, calibration or {})
     traffic = _of_draws(found)
+    if time_us is not None:
+        traffic = replace(traffic, at_time=at_time(traffic, time_us))
     if not findings:
         return traffic
     facts = found.facts(traffic)

@@ -22,7 +22,7 @@ LAYERS = [
     ("checking", "versus"),
     ("bench",),
     ("estimating",),
-    ("roofs",),
+    ("roofs", "timed"),
     ("predicted",),
     ("demanded",),
     ("pipeline", "decoding", "findings"),

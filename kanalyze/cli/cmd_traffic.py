@@ -74,6 +74,12 @@ def _factors(
     callback=shared.not_empty,
     help="Write the roofline, or with --over bytes and time over sizes, to FILE (.svg, .png).",
 )
+@click.option(
+    "--time-us",
+    type=click.FloatRange(0, min_open=True),
+    metavar="T",
+    help="A measured time in microseconds: what the launch reaches then (GB/s, Tflop/s).",
+)
 @click.option("--exact", is_flag=True, help="Only what is counted: no caches, HBM and time.")
 @click.option(
     "--every",
@@ -99,6 +105,7 @@ def command(
     calibration: str | None,
     compared: Compared,
     plot: str | None,
+    time_us: float | None,
     exact: bool,
     every: bool,
     lenient: bool,
@@ -119,6 +126,7 @@ def command(
     Examples:
       kanalyze traffic gelu
       kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
+      kanalyze traffic gelu --time-us 152.3
       kanalyze traffic gelu --what-if hbm=2x --plot roofline.svg
       kanalyze traffic --launch records/softmax_8192x781.json
       kanalyze traffic kernel.ptx --launch record.json --format json
@@ -134,8 +142,8 @@ def command(
 
         figures.check_suffix(plot)
     if compared:
-        if assume or kernel or every or lenient:
-            words = "--assume, --kernel, --every and --lenient are for one launch"
+        if assume or kernel or every or lenient or time_us is not None:
+            words = "--assume, --kernel, --every, --lenient and --time-us are for one launch"
             raise click.UsageError(f"{words}, not for --versus and --over")
         if format_ in annotating.FORMATS:
             raise click.UsageError(f"--format {format_} is for one launch: it shows its findings")
@@ -164,6 +172,7 @@ def command(
         calibration=measured,
         ignore=findings.ignore,
         prove=findings.prove,
+        time_us=time_us,
     )
     _used(calibration, traffic.device)
     if format_ == "json":

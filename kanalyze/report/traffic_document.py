@@ -187,6 +187,26 @@ class TimePart:
 
 
 @dataclass(frozen=True, slots=True)
+class AtTime:
+    """What the launch reaches at a time that was measured, see `kanalyze.timed`.
+
+    ``distinct``: each sector that is read, and each that is written, once; ``requested``: the
+    sectors that requests ask for; ``hbm_gb_per_s``: of the estimated bytes. ``hbm_peak_share`` is
+    that of the distinct bytes, ``predicted_ratio`` the time over the predicted one.
+    """
+
+    time_us: float
+    distinct_bytes: int | None
+    distinct_gb_per_s: float | None
+    requested_gb_per_s: float | None
+    hbm_gb_per_s: float | None
+    hbm_peak_gb_per_s: float | None
+    hbm_peak_share: float | None
+    tflops: float | None
+    predicted_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RooflineLevel:
     """One level of memory: its bandwidth, what that rests on, and the roof that it makes.
 
@@ -232,6 +252,8 @@ class Analysed:
 class Traffic:
     """What `kanalyze.estimate` returns.
 
+    ``at_time`` is there where a measured time was given.
+
     ``arguments`` are the scalars of the launch that are known; ``shared_bytes`` is the shared
     memory of a block, static and dynamic. ``bytes_by_space`` are the bytes that threads move, by
     state space and kind (``spill``: between registers and local memory, in the machine code);
@@ -266,6 +288,7 @@ class Traffic:
     findings: tuple[Finding, ...]
     assumptions: tuple[str, ...]
     unknown: tuple[Unknown, ...]
+    at_time: AtTime | None = None
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     """Labels and segments, one pair a line; ``unknown`` says why a field is not known."""
     yield from _caches(traffic, unknown)
     yield from _time(traffic, unknown)
+    yield from _at_time(traffic)
 
 
 def _caches(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
@@ -111,6 +112,37 @@ def _time(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     yield "", [(f"at least, µs: {shown}", "")]
     yield from _achieved(traffic)
     yield from _roofline(traffic, unknown)
+
+
+def _at_time(traffic: doc.Traffic) -> Iterator[Line]:
+    """What the launch reaches at a measured time."""
+    found = traffic.at_time
+    if found is None:
+        return
+    first: list[Segment] = [(f"{found.time_us:.6g}{NBSP}µs: ", "title")]
+    if found.distinct_gb_per_s is None:
+        first.append(("the distinct bytes are not known", "warn"))
+    else:
+        first.append((f"{found.distinct_gb_per_s:,.1f} GB/s", "title"))
+        first.append((f" of the {found.distinct_bytes:,} distinct bytes", ""))
+    if found.hbm_peak_share is not None:
+        peak = f"{found.hbm_peak_gb_per_s:,.6g}"
+        first.append((f", {percent(100 * found.hbm_peak_share)} of HBM's {peak} GB/s", ""))
+        if found.hbm_peak_share > 1:
+            more = " (more than HBM can: caches held a part, or the time is of another launch)"
+            first.append((more, "warn"))
+    yield "measured", first
+    rest = []
+    if found.requested_gb_per_s is not None:
+        rest.append(f"sectors that requests ask for {found.requested_gb_per_s:,.1f} GB/s")
+    if found.hbm_gb_per_s is not None:
+        rest.append(f"HBM, estimated bytes, {found.hbm_gb_per_s:,.1f} GB/s")
+    if found.tflops:
+        rest.append(f"{engineering(found.tflops * 1e12)}flop/s")
+    if found.predicted_ratio is not None:
+        rest.append(f"{decimal(found.predicted_ratio)} x the predicted time")
+    if rest:
+        yield "", [("; ".join(rest), "")]
 
 
 def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
