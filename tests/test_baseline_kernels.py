@@ -27,11 +27,14 @@ SINGLE = {
     "unary tanh": ("kernels/baselines/unary.py", {"n": 3001, "tanh": 1}),
     "binary": ("kernels/baselines/binary.py", {"n": 3001, "add": 0}),
     "binary add": ("kernels/baselines/binary.py", {"n": 3001, "add": 1}),
+    "row max": ("kernels/baselines/row_max.py", {"M": 5, "N": 1077}),
+    "by row": ("kernels/baselines/by_row.py", {"M": 5, "N": 1077, "divide": 0}),
+    "exp": ("kernels/baselines/exp.py", {"n": 3001}),
     "layer norm": ("samples/unfused/layer_norm.py", {"M": 5, "N": 77}),
     "linear": ("samples/unfused/linear.py", {"M": 70, "N": 45, "K": 83}),
     "naive matmul": ("samples/naive_matmul.py", {"M": 3, "N": 200, "K": 50}),
 }  # fmt: skip
-CHAINS = ("standard 0", "standard 1", "layers")
+CHAINS = ("standard 0", "standard 1", "unfused", "layers")
 BOUND = 1e-5  # of fp32 arithmetic, relative to the norm
 
 
@@ -113,6 +116,18 @@ def main() -> None:
         wide = {"q_ptr": q.double(), "k_ptr": k.double(), "v_ptr": v.double()}
         expected = module.reference(wide, shape)["o_ptr"]
         results[f"standard {causal}"] = error(o.reshape(expected.shape), expected)
+
+    shape = {"M": 7, "N": 1500}
+    largest, minus, exp, total, over = baselines.find("unfused").steps
+    x = torch.randn(7, 1500)
+    m = launch(largest.target, largest.values(shape, ""), (x,))[0]
+    z = launch(minus.target, minus.values(shape, ""), (x, m))[0]
+    e = launch(exp.target, exp.values(shape, ""), (z,))[0]
+    s = launch(total.target, total.values(shape, ""), (e,))[0]
+    y = launch(over.target, over.values(shape, ""), (e, s))[0]
+    _, module = load("softmax")
+    expected = module.reference({"x_ptr": x.double()}, shape)["y_ptr"]
+    results["unfused"] = error(y.reshape(expected.shape), expected)
 
     shape = {"M": 33, "N": 40, "K": 50}
     norm, linear, gelu = baselines.find("samples/unfused/baselines.toml:layers").steps

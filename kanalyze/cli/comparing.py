@@ -126,8 +126,8 @@ _OPTIONS = (
         "--versus",
         metavar="OTHER",
         callback=shared.not_empty,
-        help="Compare with another kernel, or a sequence of kernels: standard (attention), naive "
-        "(gelu), TABLE.toml:NAME.",
+        help="Compare with another kernel, or a sequence of kernels: standard (attention), unfused "
+        "(softmax), naive (gelu), TABLE.toml:NAME.",
     ),
     click.option(
         "--versus-set",
