@@ -19,12 +19,22 @@ if TYPE_CHECKING:
 RULES: tuple[str, ...] = (
     "offset-wraps",
     "narrow-access",
+    "uncoalesced-access",
     "bank-conflicts",
+    "wave-quantisation",
+    "small-grid",
+    "tile-quantisation",
     "tensor-core-fallback",
     "tf32-precision",
     "register-spill",
     "stack-array",
     "local-indexing",
+    "occupancy-cliff",
+    "fp32-simt-gemm",
+    "older-architecture",
+    "tensor-layout-conversion",
+    "tiny-kernels",
+    "unfused-elementwise",
 )
 """The ids of all rules, in the order of the documents."""
 
