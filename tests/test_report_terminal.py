@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -226,3 +227,14 @@ def test_markup_and_escapes_in_text_are_only_text() -> None:
     page = Page(80)
     page.line(("[bold]a\x1b[31m\tb[/bold]", "title"))
     assert page.text(False) == "[bold]a\\x1b[31m    b[/bold]\n"
+
+
+def test_static_counts_say_how_many_stand_in_loops() -> None:
+    folder = Path(__file__).parents[1] / "samples/questions/35_static_count_vs_dynamic_and_sass"
+    made = analyze(folder / "loops.sm_80.ptx")
+    of = {kernel.name: kernel for kernel in made.kernels}
+    in_loops = {name: sum(a.loop_depth > 0 for a in k.accesses) for name, k in of.items()}
+    assert in_loops == {"grid4": 2, "dot16": 0, "dot16v": 0, "rows": 5}
+    text = " ".join(render(made, width=100).split())
+    assert "5 of the 6 accesses stand in loops and run once an iteration." in text
+    assert text.count("stand in loops") == 2

@@ -125,6 +125,20 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]
 
 
+def _in_loops(accesses: Iterable[doc.Access]) -> str:
+    """Which of the counts are not those of executions: accesses by how often they run."""
+    rows = list(accesses)
+    looped = [access for access in rows if access.loop_depth]
+    if not looped:
+        return ""
+    deep = max(access.loop_depth for access in looped)
+    nested = f" (up to {deep} deep)" if deep > 1 else ""
+    return (
+        f" {len(looped)} of the {plural(len(rows), 'access')} stand in loops{nested} and run once "
+        "an iteration."
+    )
+
+
 class _Summary:
     """The block of facts above the listing."""
 
@@ -158,7 +172,7 @@ class _Summary:
         self._params()
         self._opcodes()
         sass_text.add(page, sass_text.sass_rows(kernel.sass, self.reasons.get(f"{self.path}.sass")))
-        page.line((_STATIC, "dim"))
+        page.line((_STATIC + _in_loops(kernel.accesses), "dim"))
         page.blank()
         known, of = kernel.analysed.accesses, kernel.analysed.of
         findings_text.add(page, kernel.findings, known, of, _LABEL)
