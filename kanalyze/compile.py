@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kanalyze import _triton, tools, userfile
+from kanalyze.devices import capability as find_capability
 from kanalyze.errors import InputError, UsageError, nearest
 from kanalyze.specialize import (
     DIVISIBLE_BY_16,
@@ -46,12 +47,6 @@ DEFAULT_ARCH = "sm_90"
 # Also accepted: Orin, Orin-class Ampere, Thor, DGX Spark (ptxas --help, option --gpu-name).
 _MORE_CAPABILITIES = (87, 88, 110, 121)
 
-# Shared memory that a block may have, in bytes: CUDA C++ Programming Guide 13.1, table "Technical
-# Specifications per Compute Capability", row "Maximum amount of shared memory per thread block".
-_MAX_SHARED_KIB = {
-    80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99,
-    121: 99,
-}  # fmt: skip
 _MAX_THREADS = 1024
 _MAX_TENSOR_MEMORY_COLUMNS = 512  # triton/compiler/compiler.py, CompiledKernel._init_handles
 
@@ -472,16 +467,25 @@ def _compiled(
         raise InputError(str(error), kernel.spot()) from None
     constexprs = {n: a.value for n, a in ordered.items() if a.type == "constexpr"}
     signature = {n: a.type for n, a in ordered.items()}
-    output = _triton.compile_source(
+    made = partial(
+        _triton.compile_source,
         kernel,
         signature,
         constexprs,
         {n: DIVISIBLE_BY_16 in a.facts for n, a in ordered.items()},
         capability,
-        {"enable_fp_fusion": True} | dict(options),
     )
+    chosen = {"enable_fp_fusion": True} | dict(options)
+    output = made(chosen)
+
+    def with_stages(stages: int) -> int | None:
+        try:
+            return made(chosen | {"num_stages": stages}).metadata.get("shared") or 0
+        except InputError:
+            return None
+
     metadata = {k: output.metadata[k] for k in _METADATA if k in output.metadata}
-    _check_limits(metadata, capability, kernel)
+    _check_limits(metadata, capability, kernel, with_stages)
     ptx, name = output.asm["ptx"], output.metadata["name"]
     fmad = metadata.get("enable_fp_fusion", True)
     resources = tools.ptxas_resources(ptx, fmad=fmad)[name]
@@ -535,18 +539,54 @@ def _check_options(options: Mapping[str, object]) -> None:
             raise UsageError(f"num_ctas is {value}, expected a power of two up to 16")
 
 
-def _check_limits(metadata: Mapping[str, Any], capability: int, kernel: _triton.Kernel) -> None:
-    """Raise what Triton's launcher would raise on the device (``OutOfResources``)."""
-    limit = _MAX_SHARED_KIB[capability] * 1024
+def _check_limits(
+    metadata: Mapping[str, Any],
+    capability: int,
+    kernel: _triton.Kernel,
+    with_stages: Callable[[int], int | None],
+) -> None:
+    """Raise what Triton's launcher would raise on the device (``OutOfResources``).
+
+    ``with_stages`` gives the shared memory of a block with another ``num_stages``.
+    """
+    limit = find_capability(f"sm_{capability}").shared_per_block_bytes
     checks = (
         ("shared memory", metadata.get("shared") or 0, limit, "bytes"),
         ("tensor memory", metadata.get("tmem_size") or 0, _MAX_TENSOR_MEMORY_COLUMNS, "columns"),
         ("threads", metadata.get("num_warps", 4) * 32, _MAX_THREADS, "threads"),
     )
     for what, needed, most, unit in checks:
-        if needed > most:
-            raise InputError(
-                f"out of resource: {what}: a block needs {needed} {unit}, sm_{capability} has "
-                f"{most}; reduce block sizes or num_stages",
-                kernel.spot(),
-            )
+        if needed <= most:
+            continue
+        advice = "reduce block sizes or num_stages"
+        if what == "shared memory":
+            stages = metadata.get("num_stages") or 1
+            fitting = _fitting_stages(stages, needed, most, with_stages)
+            advice = f"reduce block sizes: no num_stages below {stages} fits"
+            if fitting is not None:
+                advice = f"num_stages={fitting[0]} needs {fitting[1]}"
+            elif stages == 1:
+                advice = "reduce block sizes"
+        raise InputError(
+            f"out of resource: {what}: a block needs {needed} {unit}, sm_{capability} has {most}; "
+            f"{advice}",
+            kernel.spot(),
+        )
+
+
+def _fitting_stages(
+    stages: int, needed: int, most: int, with_stages: Callable[[int], int | None]
+) -> tuple[int, int] | None:
+    """The largest lower ``num_stages`` that fits, and what it needs; None: none does.
+
+    A stage less tells what a stage takes: those that are sure to need too much are passed over.
+    """
+    tried = stages - 1
+    while tried >= 1:
+        size = with_stages(tried)
+        if size is not None and size <= most:
+            return tried, size
+        a_stage = (needed - size) // (stages - tried) if size is not None else 0
+        over = size - most if size is not None else 0
+        tried -= max(1, over // a_stage if a_stage > 0 else 1)
+    return None
