@@ -179,6 +179,29 @@ class Launched:
         condition = both(within, self._condition(grid, access))
         return self._executions(grid, condition).threads
 
+    def untrimmed(self, access: AccessValue) -> int:
+        """How often a thread would execute an access if no comparison with an argument kept it out.
+
+        What depends on the thread alone (one lane stores for all) counts as before.
+
+        Raises:
+            UnknownValueError, TooLargeError: it is not known, or there are too many cases.
+        """
+        pool = self.found.solved.registers.pool
+
+        def open_(value: Value) -> Value:
+            if value.op == "and" and value.bits == 1:
+                return pool.make("and", 1, *(open_(side) for side in value.args))
+            return pool.const(1, 1) if leaves(value, "param") else value
+
+        grid, condition = self._grid(access.block)
+        values = [self.executed[block] for block in (access.block, *grid.loops)]
+        if access.condition is not None:
+            values.append(access.condition)
+        for value in values:
+            condition = both(condition, grid.condition(open_(value)))
+        return self._executions(grid, condition).threads
+
     def split(self, block: int, condition: Value) -> tuple[int, int]:
         """Warps that execute the end of a block, and those of which threads part there.
 

@@ -13,11 +13,11 @@ import pytest
 from kanalyze.decoding.chains import Chains
 from kanalyze.decoding.collect import Collector
 from kanalyze.decoding.document import Report
-from kanalyze.decoding.findings import tile_efficiency
 from kanalyze.decoding.operators import moved_by, product_of
 from kanalyze.decoding.session import Session, Wanted, decode_files
 from kanalyze.decoding.tensorcores import uses_tensor_cores
 from kanalyze.dumps import Device, Event, Operator
+from kanalyze.findings.rules.tile_quantisation import tile_efficiency
 from kanalyze.names import decode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -395,7 +395,7 @@ def test_layout_conversions() -> None:
     if decode(name).decoded.get("op") != "layout_transform":
         pytest.skip("the decoder does not know this conversion")
     found = report([Event(name, total_us=10.0), Event("mine_x", total_us=90.0)])
-    assert ids(found) == ["layout-conversion"]
+    assert ids(found) == ["tensor-layout-conversion"]
     assert ids(report([Event(name, total_us=4.0), Event("mine_x", total_us=96.0)])) == []
 
 

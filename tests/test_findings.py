@@ -25,17 +25,20 @@ SAMPLES = ROOT / "samples" / "findings"
 KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
 
 
-def sample(rule: str, stem: str) -> Path:
-    """The sample itself: not the launch record beside it."""
-    found = [p for p in (SAMPLES / rule).iterdir() if p.name.partition(".")[0] == stem]
+def samples(rule: catalogue.Rule, stem: str) -> list[Path]:
+    """The samples themselves, of a kernel and of a profile: not the launch record beside them."""
+    found = [p for p in (SAMPLES / rule.id).iterdir() if p.name.partition(".")[0] == stem]
     kinds = [p for kind in (".py", ".ptx", ".cubin", ".cu") for p in found if p.suffix == kind]
-    (path,) = kinds[:1] or found
-    return path
+    profiles = [p for p in found if p not in kinds and p.name != f"{stem}.json"]
+    return [*kinds[:1], *(profiles if rule.check_profile is not None else [])] or found
 
 
 def arguments_for(rule: catalogue.Rule, path: Path) -> list[str]:
     """The command line that reports on a sample."""
-    command = rule.commands[-1]
+    of_kernels = [command for command in rule.commands if command != "decode"]
+    if path.suffix not in (".py", ".ptx", ".cubin", ".cu"):
+        return ["decode", str(path), "--format", "json"]
+    command = of_kernels[-1]
     line = [command, str(path), "--format", "json"]
     if path.suffix in (".ptx", ".py", ".cu"):
         head = "\n".join(path.read_text("utf-8").splitlines()[:15])
@@ -73,19 +76,21 @@ def test_a_rule_is_explained(id_: str) -> None:
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_fires_on_its_sample(id_: str) -> None:
     rule = catalogue.rule(id_)
-    found = [f for f in findings_in(arguments_for(rule, sample(id_, "fires"))) if f["id"] == id_]
-    assert found
-    for finding in found:
-        assert finding["message"]
-        assert finding["severity"] in ("error", "warning", "info")
+    for path in samples(rule, "fires"):
+        found = [f for f in findings_in(arguments_for(rule, path)) if f["id"] == id_]
+        assert found, path
+        for finding in found:
+            assert finding["message"]
+            assert finding["severity"] in ("error", "warning", "info")
 
 
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_is_silent_on_the_mended_sample(id_: str) -> None:
     rule = catalogue.rule(id_)
-    found = findings_in(arguments_for(rule, sample(id_, "mended")))
-    assert [f for f in found if f["id"] == id_] == []
-    assert [f for f in found if f["severity"] in ("error", "warning")] == []
+    for path in samples(rule, "mended"):
+        found = findings_in(arguments_for(rule, path))
+        assert [f for f in found if f["id"] == id_] == []
+        assert [f for f in found if f["severity"] in ("error", "warning")] == []
 
 
 def test_no_sample_without_a_rule() -> None:

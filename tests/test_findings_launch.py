@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from kanalyze import Launch, Traffic, analyze, estimate, parse_ptx
 from kanalyze.launch import LaunchParam
+from kanalyze.pipeline import Settings
 from kanalyze.report.document import Finding
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -202,3 +204,84 @@ def test_question_16(kernel: str, case: str) -> None:
     ways = ways_of(folder / "strides.sm_80.ptx", None)[kernel]
     assert ways.get("load", 1) == right["wavefronts"] // right["minimum"]
     assert "store" not in ways
+
+
+# ------------------------------------------------------------------ waves, grids and tiles
+
+
+def product(prove: bool = False, **settings: int) -> Traffic:
+    pytest.importorskip("triton")
+    options = Settings(settings=settings)
+    return estimate("matmul_relu", settings=options, device="H200", prove=prove)
+
+
+def only(traffic: Traffic, id_: str) -> Finding:
+    (finding,) = of(traffic.findings, id_)
+    return finding
+
+
+def test_a_last_wave_that_is_mostly_empty() -> None:
+    """4352 x 1024 in tiles of 256 x 128: 17 x 8 on 132 SMs, one each."""
+    finding = only(product(True, M=4352, N=1024, K=4096, BLOCK_M=256), "wave-quantisation")
+    assert finding.numbers["blocks"] == 136
+    assert finding.numbers["blocks_per_wave"] == 132
+    assert finding.numbers["idle_share"] == pytest.approx(128 / 132)
+    assert finding.numbers["lost_share"] == pytest.approx(128 / 264)
+    assert (finding.numbers["fewer_blocks"], finding.numbers["more_blocks"]) == (132, 264)
+    assert finding.proof is not None
+    assert finding.proof.method == "simulated"
+    assert finding.proof.before["blocks"] == 136
+    assert finding.proof.after["time_us"] <= 0.95 * finding.proof.before["time_us"]
+    assert finding.severity == "warning"
+
+
+def test_full_waves_and_long_rows_of_waves() -> None:
+    full = product(M=2816, N=1536, K=4096, BLOCK_M=256)  # 11 x 12 = 132
+    long = product(M=8704, N=8192, K=1024, BLOCK_M=256)  # 34 x 64, 16.5 waves
+    for traffic in (full, long):
+        assert of(traffic.findings, "wave-quantisation") == []
+        assert of(traffic.findings, "small-grid") == []
+
+
+def test_a_grid_smaller_than_the_gpu() -> None:
+    finding = only(product(True, M=1024, N=1024, K=4096), "small-grid")
+    assert (finding.numbers["blocks"], finding.numbers["sms"]) == (64, 132)
+    assert finding.numbers["idle_share"] == pytest.approx(68 / 132)
+    assert finding.proof is not None
+    assert finding.proof.after["blocks"] > 64
+    assert finding.proof.after["time_us"] <= 0.95 * finding.proof.before["time_us"]
+    change = dict(part.split("=") for part in finding.proof.change.split(", "))
+    again = product(M=1024, N=1024, K=4096, **{name: int(n) for name, n in change.items()})
+    assert math.prod(again.grid) == finding.proof.after["blocks"]
+    assert again.time.predicted_us == pytest.approx(finding.proof.after["time_us"])
+
+
+def test_a_block_for_each_sm_is_no_small_grid() -> None:
+    """Persistent kernels have as many blocks as SMs, however many would fit."""
+    text = shared(4, 4)
+    assert of(launched(text, blocks=132).findings, "small-grid") == []
+    assert of(launched(text, blocks=131).findings, "small-grid") == []
+    (finding,) = of(launched(text, blocks=66).findings, "small-grid")
+    assert "66\u00a0blocks on 132 SMs, 50 % of them idle" in finding.message
+    assert finding.severity == "info"
+    assert finding.unproven == "there is no source to compile again, only its PTX"
+
+
+@pytest.mark.parametrize(("rows", "tile"), [(260, 128), (1100, 256), (1000, 256), (130, 64)])
+def test_tiles_that_reach_beyond_the_result(rows: int, tile: int) -> None:
+    traffic = product(M=rows, N=8192, K=4096, BLOCK_M=tile)
+    outside = 1 - rows / (-(-rows // tile) * tile)
+    found = of(traffic.findings, "tile-quantisation")
+    if outside < 0.1:
+        assert found == []
+        return
+    (finding,) = found
+    assert finding.numbers["outside_share"] == pytest.approx(outside)
+    assert finding.numbers["stored_bytes"] == rows * 8192 * 2
+    assert finding.numbers["tile_bytes"] == -(-rows // tile) * tile * 8192 * 2
+
+
+def test_masked_lanes_cost_nothing_where_memory_is_the_bound() -> None:
+    pytest.importorskip("triton")
+    traffic = estimate("softmax", settings=Settings(settings={"N": 781}), device="H200")
+    assert of(traffic.findings, "tile-quantisation") == []  # 781 of 1024, bound by HBM

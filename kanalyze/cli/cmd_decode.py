@@ -40,6 +40,7 @@ _GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
 @click.option("--enrich", metavar="OUT",
               help="Write the Chrome trace to OUT (.json or .json.gz) with the decoded fields in "
               "each kernel's args.")  # fmt: skip
+@options.profile_finding_options
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
               help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]")  # fmt: skip
 @click.option("--format", "format_", type=click.Choice(["text", "json", "csv", "markdown"]),
@@ -58,6 +59,7 @@ def command(
     match: str | None,
     details: bool,
     enrich: str | None,
+    findings: options.FindingOptions,
     color: str,
     format_: str,
     width: int | None,
@@ -108,7 +110,7 @@ def command(
         if enrich is not None:
             code = max(code, _enrich(files, enrich, progress))
     text_top = top if format_ != "text" else None
-    report = session.report(Wanted(group_by, sort, text_top, match))
+    report = session.report(Wanted(group_by, sort, text_top, match, findings.ignore))
     if report.kernels or format_ == "json":
         text = _rendered(report, format_, columns, color_on, top, details)
         output.deliver(text, file, pager and format_ == "text")
@@ -116,7 +118,7 @@ def command(
         output.say(f"no name matches '{match}'", "warning")
     elif session.files and not session.failed:
         output.say("nothing ran on the GPU in what was read", "warning")
-    return code
+    return max(code, findings.exit_code(f.severity for f in report.findings))
 
 
 def _rendered(

@@ -247,33 +247,30 @@ def _rule_ids(
     return tuple(catalogue.known_id(id_) for text in given for id_ in text.split(","))
 
 
-_FINDINGS = _all(
-    click.option(
-        "--ignore",
-        metavar="ID",
-        multiple=True,
-        callback=_rule_ids,
-        help="Leave out a finding (kanalyze explain lists them). Repeatable.",
-    ),
-    click.option(
-        "--proof/--no-proof",
-        "prove",
-        default=True,
-        help="Make the changes that findings advise and show what they do, or not.  "
-        "[default: proof]",
-    ),
-    click.option(
-        "--fail-on",
-        type=click.Choice(["error", "warning", "info"]),
-        help="Exit with 1 where there is a finding as grave as this.",
-    ),
+_ignore_option = click.option(
+    "--ignore",
+    metavar="ID",
+    multiple=True,
+    callback=_rule_ids,
+    help="Leave out a finding (kanalyze explain lists them). Repeatable.",
+)
+_proof_option = click.option(
+    "--proof/--no-proof",
+    "prove",
+    default=True,
+    help="Make the changes that findings advise and show what they do, or not.  [default: proof]",
+)
+_fail_option = click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    help="Exit with 1 where there is a finding as grave as this.",
 )
 
 
 def finding_options(function: Command) -> Command:
     """Add the options of findings; the command gets `FindingOptions` as ``findings``."""
 
-    @_FINDINGS
+    @_all(_ignore_option, _proof_option, _fail_option)
     @functools.wraps(function)
     def wrapped(
         *positional: Any,
@@ -283,6 +280,17 @@ def finding_options(function: Command) -> Command:
         **rest: Any,
     ) -> Any:
         return function(*positional, findings=FindingOptions(ignore, prove, fail_on), **rest)
+
+    return wrapped
+
+
+def profile_finding_options(function: Command) -> Command:
+    """The same for a profile, of which nothing can be compiled again."""
+
+    @_all(_ignore_option, _fail_option)
+    @functools.wraps(function)
+    def wrapped(*positional: Any, ignore: tuple[str, ...], fail_on: str | None, **rest: Any) -> Any:
+        return function(*positional, findings=FindingOptions(ignore, False, fail_on), **rest)
 
     return wrapped
 

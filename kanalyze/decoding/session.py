@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kanalyze.decoding.collect import Collector
 from kanalyze.decoding.document import Report, Row, Skipped, Unknown
-from kanalyze.decoding.findings import findings_of
 from kanalyze.decoding.rows import groups_of, row_of, shown_device, summary_of
 from kanalyze.dumps.event import Event, kind_of
 from kanalyze.dumps.reading import NotADumpError, files_in, opened, read_source
 from kanalyze.dumps.source import clean
 from kanalyze.errors import InputError, UsageError
+from kanalyze.findings.profile import findings_of
 
 GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
 SORTS = ("time", "calls", "mean", "name")
@@ -27,12 +27,16 @@ OnError = Callable[[InputError], None]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to show: grouping, order, how many rows, and which names (a regular expression)."""
+    """What to show: grouping, order, how many rows, and which names (a regular expression).
+
+    ``ignore`` are ids of findings that are left out.
+    """
 
     group_by: str | None = None
     sort: str = "time"
     top: int | None = None
     match: str | None = None
+    ignore: Collection[str] = ()
 
 
 @dataclass
@@ -129,7 +133,7 @@ class Session:
         if wanted.group_by is not None:
             groups = self._groups(rows, wanted.group_by, total)
         summary = summary_of(rows, collector, unknown)
-        findings = findings_of(rows, collector)
+        findings = findings_of(rows, collector, wanted.ignore)
         if wanted.top is not None:
             rows = rows[: wanted.top]
         return Report(

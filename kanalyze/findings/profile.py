@@ -1,0 +1,72 @@
+"""What a rule may look at in a profile: the rows of `kanalyze decode`, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kanalyze.decoding.collect import Collector
+from kanalyze.decoding.document import Finding, Row
+from kanalyze.findings import catalogue
+
+WORTH = 0.05
+"""Share of the time below which nothing is said."""
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile.
+
+    Attributes:
+        rows: the kernels that are shown.
+        collector: everything that was read.
+        total_us: the time of all of it.
+    """
+
+    rows: list[Row]
+    collector: Collector
+    total_us: float
+
+
+def findings_of(
+    rows: list[Row], collector: Collector, ignore: Collection[str] = ()
+) -> list[Finding]:
+    """What the rules find in a profile, the most important first.
+
+    Args:
+        rows: the kernels that are shown.
+        collector: everything that was read.
+        ignore: ids of findings that are left out.
+    """
+    total = collector.total.time_us
+    if not total or not rows:
+        return []
+    profile = Profile(rows, collector, total)
+    found = [
+        finding
+        for rule in catalogue.rules()
+        if rule.check_profile is not None and rule.id not in ignore
+        for finding in rule.check_profile(profile)
+    ]
+    return sorted(found, key=lambda f: (_ORDER[f.severity], -f.numbers.get("share", 0.0)))
+
+
+def sums(rows: Iterable[Row]) -> tuple[int, float]:
+    """Launches and microseconds of some rows."""
+    chosen = list(rows)
+    return sum(r.calls for r in chosen), sum(r.total_us or 0.0 for r in chosen)
+
+
+def names(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Their names, the costliest first."""
+    ordered = sorted(rows, key=lambda r: -(r.total_us or 0.0))
+    return tuple(dict.fromkeys(r.name.name for r in ordered))[:20]
+
+
+def capability(row: Row) -> tuple[int, int] | None:
+    """The compute capability of the device that a kernel ran on, where that is known."""
+    for launch in row.launches:
+        if launch.device is not None and launch.device.capability is not None:
+            return launch.device.capability
+    return None

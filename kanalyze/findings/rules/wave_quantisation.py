@@ -1,0 +1,133 @@
+"""The last wave of blocks is mostly empty.
+
+What it says
+------------
+In a launch: how many blocks the GPU holds at a time (a wave), how empty the last wave is, what part
+of the launch that is, and how many blocks would fill every wave. In a profile: which part of the
+time SMs had no block.
+
+Why it is slow
+--------------
+An SM holds a fixed number of blocks. Where a launch has a few blocks more than the GPU holds, these
+few run alone in a wave of their own while the other SMs wait: 133 blocks on 132 SMs take as long as
+264. The fewer waves, the more it costs.
+
+How it is detected
+------------------
+Waves are blocks over the blocks that fit at a time (see `kanalyze waves`). In a launch it is said
+where empty places are 10 % of all places, unless HBM or L2 are busy for 80 % of the time or the
+launch itself takes half of it: then empty places cost nothing. In a profile it takes 5 % of the
+time, at one block an SM.
+
+How it is proven
+----------------
+The kernel is compiled with each tile size halved and doubled, then another one beside the best, and
+its launch is simulated; the fastest is shown where it saves 5 % of the time, and only then it is a
+warning.
+
+Example
+-------
+    1792 x 1792 in tiles of 256 x 128:  98 tiles on 108 SMs, 1 wave, 90.7 % of it used
+    1793 x 1792 in tiles of 256 x 128: 112 tiles on 108 SMs, 2 waves, 51.9 % of them used
+
+Source
+------
+NVIDIA, Matrix Multiplication Background User's Guide, section "Wave Quantization".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from kanalyze.decoding import document as profiled
+from kanalyze.decoding.collect import SHORT_US
+from kanalyze.decoding.quantities import duration
+from kanalyze.findings import trying
+from kanalyze.findings.facts import Facts
+from kanalyze.findings.profile import WORTH, Profile, names
+from kanalyze.report.document import Finding
+from kanalyze.report.traffic_rows import decimal, whole
+
+_IDLE = 0.1  # of all places of a launch: less is within what blocks differ in length
+_BUSY = 0.8  # share of the time from which a resource that all SMs share is the reason
+
+
+def check_launch(facts: Facts) -> Iterator[Finding]:
+    """A launch of several waves, the last of them mostly empty."""
+    traffic = facts.traffic
+    waves = traffic.waves if traffic is not None else None
+    if traffic is None or waves is None or not waves.blocks:
+        return
+    rounds = math.ceil(waves.blocks / waves.blocks_per_wave)
+    lost = waves.idle_share / rounds
+    if rounds < 2 or lost < _IDLE or trying.shared_by_all(traffic) >= _BUSY:
+        return
+    if trying.share(traffic, "launch") >= trying.LAUNCH:
+        return
+    fewer, more = waves.blocks - waves.last_wave_blocks, rounds * waves.blocks_per_wave
+    line, source = facts.place
+    yield Finding(
+        "wave-quantisation",
+        "info",
+        line,
+        f"the last of {rounds} waves is {decimal(100 * waves.idle_share)} % idle, which costs up "
+        f"to {decimal(100 * lost)} % of the launch ({whole(waves.blocks)} blocks, "
+        f"{whole(waves.blocks_per_wave)} at a time)",
+        f"{whole(fewer)} or {whole(more)} blocks would fill every wave: another tile size, a grid "
+        "of as many blocks as fit that share the tiles out, or split-K",
+        source,
+        {"blocks": waves.blocks, "blocks_per_wave": waves.blocks_per_wave, "waves": waves.waves,
+         "idle_share": waves.idle_share, "lost_share": lost, "fewer_blocks": fewer,
+         "more_blocks": more},
+    )  # fmt: skip
+
+
+def prove(facts: Facts, finding: Finding) -> Finding:
+    """Other tile sizes."""
+    return trying.with_other_tiles(facts, finding)
+
+
+def check_profile(profile: Profile) -> list[profiled.Finding]:
+    """Wave quantisation: block slots that stay empty in the last wave, or all along."""
+    total = profile.total_us
+    lost = time = 0.0
+    worst: list[tuple[float, profiled.Row, str]] = []
+    for row in profile.rows:
+        if row.kind != "kernel" or row.op == "collective":  # collectives leave SMs to others
+            continue
+        for launch in row.launches:
+            idle, waves = launch.idle_share, launch.waves
+            if idle is None or waves is None or launch.total_us is None or launch.grid is None:
+                continue
+            sms = launch.device.multiprocessors if launch.device else None
+            blocks = math.prod(launch.grid)
+            if not sms or launch.total_us < 2 * SHORT_US * launch.calls:
+                continue
+            if waves < 1:  # fewer blocks than slots: SMs are idle only when there are fewer blocks
+                idle = max(0.0, 1 - blocks / sms)
+            if idle < 0.2 or waves > 8 or (launch.blocks_per_sm != 1 and waves >= 1):
+                continue
+            lost += launch.total_us * idle
+            time += launch.total_us
+            slots = sms * (launch.blocks_per_sm or 1)
+            text = (
+                f"{blocks} blocks on {sms} SMs" if waves < 1
+                else f"{blocks} blocks in waves of {slots}"
+            )  # fmt: skip
+            worst.append((launch.total_us * idle, row, f"{text}: {idle:.0%} idle"))
+    if lost / total < WORTH:
+        return []
+    worst.sort(key=lambda w: -w[0])
+    return [
+        profiled.Finding(
+            "wave-quantisation",
+            "info",
+            f"kernels with {time / total:.0%} of the time leave SMs without blocks "
+            f"({'; '.join(t for _, _, t in worst[:3])}): up to {duration(lost)}",
+            "more and smaller blocks (a smaller tile, split-K or stream-K), a larger batch, or "
+            "another kernel beside it on a second stream",
+            names(row for _, row, _ in worst),
+            {"total_us": time, "share": lost / total, "lost_us": lost},
+        )
+    ]
