@@ -236,6 +236,9 @@ class _Summary:
         for kind, label in (("atomic", "atomics"), ("reduction", "reductions")):
             if kind in traffic and traffic[kind].instructions:
                 self._traffic(label, "global", [(kind, traffic[kind])])
+                opcodes = Counter(a.opcode for a in kernel.accesses if a.kind == kind)
+                listed = ", ".join(f"{n} × {opcode}" for opcode, n in opcodes.items())
+                self.row("", (f"{listed}: each reads and writes L2", ""))
         unused = []
         for space in kernel.memory:
             if space in ("global", "param"):
