@@ -57,6 +57,12 @@ def helped(dst, src, s, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def shifted(dst, src, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + i, tl.load(src + i + 11))
+
+
+@triton.jit
 def gather(dst, src, index, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(dst + i, tl.load(src + tl.load(index + i)))
@@ -90,7 +96,7 @@ def narrow(path: Path, kernel: str, signature: str, **options: Any) -> list[Find
 def test_a_pointer_that_is_not_aligned_is_named(source: Path) -> None:
     (finding,) = narrow(source, "scale", "*fp32, *fp32:16, 1024")
     assert finding.severity == "warning"
-    assert finding.numbers["missing"] == ["dst"]
+    assert finding.numbers["missing"] == "dst"
     assert finding.source is not None
     assert finding.source.line == 8
     assert finding.proof is not None
@@ -106,7 +112,7 @@ def test_aligned_pointers_are_nothing_to_remark_on(source: Path) -> None:
 
 def test_the_bound_of_a_mask_is_named(source: Path) -> None:
     findings = narrow(source, "masked", "*fp32:16, *fp32:16, i32, 1024")
-    assert [f.numbers["missing"] for f in findings] == [["n"], ["n"]]
+    assert [f.numbers["missing"] for f in findings] == ["n", "n"]
     assert all(f.severity == "warning" and "n (in the mask)" in f.message for f in findings)
     assert all(f.proof is not None and f.proof.after["bytes each"] == 16 for f in findings)
 
@@ -119,12 +125,12 @@ def test_a_bound_that_is_no_multiple_is_only_worth_knowing(source: Path) -> None
 
 def test_two_facts_are_named_where_both_are_missing(source: Path) -> None:
     findings = narrow(source, "masked", "*fp32, *fp32, i32, 1024")
-    assert [f.numbers["missing"] for f in findings] == [["src", "n"], ["dst", "n"]]
+    assert [f.numbers["missing"] for f in findings] == ["src, n", "dst, n"]
 
 
 def test_a_stride_that_may_be_1_is_named(source: Path) -> None:
     (finding,) = narrow(source, "tile", "*fp32:16, *fp32:16, i32:16, i32:16, 32, 32")
-    assert finding.numbers["missing"] == ["sn"]
+    assert finding.numbers["missing"] == "sn"
     assert finding.numbers["fact"] == "equal to 1"
     assert (finding.numbers["sectors_apart"], finding.numbers["sectors_ideal"]) == (32, 4)
     assert finding.proof is not None
@@ -171,8 +177,19 @@ def test_a_hint_without_effect_is_named(source: Path) -> None:
 def test_a_hint_with_effect_is_not_remarked_on(source: Path) -> None:
     assert narrow(source, "helped", "*fp32:16, *fp32:16, i32, 1024") == []
     findings = narrow(source, "helped", "*fp32, *fp32:16, i32, 1024")
-    assert [f.numbers["missing"] for f in findings] == [["dst"]]
+    assert [f.numbers["missing"] for f in findings] == ["dst"]
     assert not [f for f in findings if "hint" in f.numbers]
+
+
+def test_an_offset_in_the_source_is_named(source: Path) -> None:
+    """11 floats: a thread's four lie behind one another, 44 bytes behind a multiple of 16."""
+    (finding,) = narrow(source, "shifted", "*fp32:16, *fp32:16, 1024")
+    assert finding.severity == "warning"
+    assert finding.numbers["offset_bytes"] == 44
+    assert "an offset of 11 elements (44 B) is added" in finding.message
+    assert finding.proof is not None
+    assert finding.proof.before == {"requests": 8, "sectors": 8 * 16}
+    assert finding.proof.after == {"requests": 2, "sectors": 2 * 16}
 
 
 def test_a_gather_is_not_remarked_on(source: Path) -> None:
@@ -184,7 +201,7 @@ def test_without_proof_nothing_is_compiled_again(source: Path) -> None:
     (finding,) = narrow(source, "scale", "*fp32, *fp32:16, 1024", prove=False)
     assert finding.proof is None
     assert finding.unproven == "not tried (--no-proof)"
-    assert finding.numbers["missing"] == ["dst"]
+    assert finding.numbers["missing"] == "dst"
 
 
 def test_a_hint_is_taken_out_of_the_text() -> None:
@@ -344,3 +361,155 @@ def test_findings_are_json(source: Path) -> None:
     data = json.loads(CliRunner().invoke(cli, arguments).stdout)
     (first, _) = [f for f in data["kernels"][0]["findings"] if f["id"] == "narrow-access"]
     assert first["proof"]["after"]["bytes each"] == 16
+
+
+# ------------------------------------------------------------------ uncoalesced accesses
+
+
+def copied(stride: int, load: str = "ld.global.f32 %f1, [%rd6]") -> str:
+    return (
+        f"  mul.wide.u32 %rd5, %r1, {stride};\n  add.s64 %rd6, %rd3, %rd5;\n  {load};\n"
+        "  mul.wide.u32 %rd7, %r1, 4;\n  add.s64 %rd8, %rd4, %rd7;\n"
+        "  st.global.f32 [%rd8], %f1;\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stride", "sectors", "severity"),
+    [(0, 1, None), (4, 4, None), (8, 8, "warning"), (12, 12, "warning"), (32, 32, "warning"),
+     (262144, 32, "warning")],
+)  # fmt: skip
+def test_lanes_apart(tmp_path: Path, stride: int, sectors: int, severity: str | None) -> None:
+    """Distinct sectors of 32 lanes, counted by hand: ``{lane * stride // 32}``."""
+    assert len({lane * stride // 32 for lane in range(32)}) == sectors
+    findings = found(ptx(tmp_path, copied(stride)), "uncoalesced-access")
+    assert [f.severity for f in findings] == ([severity] if severity else [])
+    for finding in findings:
+        assert finding.numbers["sectors_per_request"] == sectors
+        assert finding.numbers["over_fetch"] == sectors * 32 / 128
+        assert finding.proof is not None
+        assert finding.proof.after == {"sectors per request": 4}
+
+
+@pytest.mark.parametrize(("stride", "sectors"), [(16, None), (32, 32), (64, 32)])
+def test_lanes_of_16_bytes_apart(tmp_path: Path, stride: int, sectors: int | None) -> None:
+    """In a row 32 lanes of 16 bytes touch 16 sectors; from 32 bytes on each its own."""
+    body = copied(stride, "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd6]")
+    findings = found(ptx(tmp_path, body), "uncoalesced-access")
+    assert [f.numbers["sectors_per_request"] for f in findings] == ([sectors] if sectors else [])
+    assert all(f.numbers["ideal_sectors_per_request"] == 16 for f in findings)
+
+
+BY_ARGUMENT = BY_N + LOAD + "  st.global.f32 [%rd4], %f1;\n"
+
+
+def test_an_argument_that_is_not_known_is_said(tmp_path: Path) -> None:
+    (finding,) = found(ptx(tmp_path, BY_ARGUMENT), "uncoalesced-access")
+    assert finding.severity == "info"
+    assert "k_param_2" in finding.message or "n elements apart" in finding.message
+    assert finding.numbers["sectors_apart"] == 32
+    assert finding.proof is None
+    assert finding.unproven == "n is not known"
+
+
+@pytest.mark.parametrize(("n", "sectors"), [(1, 0), (2, 8), (64, 32)])
+def test_an_argument_of_a_launch_is_put_in(tmp_path: Path, n: int, sectors: int) -> None:
+    """64 blocks of 4 warps: 256 requests."""
+    findings = of_launch(ptx(tmp_path, BY_ARGUMENT), "uncoalesced-access", n=n)
+    if not sectors:
+        assert findings == []
+        return
+    (finding,) = findings
+    assert finding.severity == "warning"
+    assert finding.numbers["stride"] == "n"
+    assert finding.numbers["stride_bytes"] == 4 * n
+    assert f"n = {n} elements ({4 * n} B) apart" in finding.message
+    assert finding.proof is not None
+    assert finding.proof.before["sectors"] == 256 * sectors
+    assert finding.proof.after["sectors"] == 256 * 4
+    assert finding.saves["bytes"] == 256 * (sectors - 4) * 32
+
+
+def test_what_a_thread_reads_next_is_only_worth_knowing(tmp_path: Path) -> None:
+    """Rows of 64 bytes per thread: each sector is used, by the accesses after."""
+    (finding,) = found(ptx(tmp_path, scalars(16, 64)), "uncoalesced-access")
+    assert finding.severity == "info"
+    assert (finding.numbers["sectors_per_request"], finding.numbers["stride_bytes"]) == (32, 64)
+
+
+def test_what_runs_along_the_row_is_named(source: Path, tmp_path: Path) -> None:
+    column = tmp_path / "column.py"
+    column.write_text(
+        TRITON.partition("@triton.jit")[0] + "@triton.jit\n"
+        "def column(dst, src, stride, BLOCK: tl.constexpr):\n"
+        "    i = tl.arange(0, BLOCK) * stride + tl.program_id(0)\n"
+        "    tl.store(dst + i, tl.load(src + i))\n"
+    )
+    target = f"{column}:column"
+    first, second = found(
+        target, "uncoalesced-access", signature="*fp32:16, *fp32:16, i32:16, 1024",
+        settings={"stride": 4096},
+    )  # fmt: skip
+    assert {first.numbers["pointer"], second.numbers["pointer"]} == {"src", "dst"}
+    assert "stride = 4,096 elements (16,384 B) apart" in first.message
+    assert "tl.program_id(0) goes along it" in first.advice
+
+
+# ------------------------------------------------------------------ misaligned accesses
+
+
+@pytest.mark.parametrize(
+    ("elements", "per_request"), [(0, 4), (1, 5), (8, 4), (11, 5), (31, 5), (32, 4)]
+)
+def test_an_offset_of_so_many_floats(tmp_path: Path, elements: int, per_request: int) -> None:
+    """4 sectors where it is a multiple of 8, else 5: 128 of 160 bytes are used."""
+    body = copied(4, f"ld.global.f32 %f1, [%rd6+{4 * elements}]")
+    findings = of_launch(ptx(tmp_path, body), "misaligned-access")
+    if per_request == 4:
+        assert findings == []
+        return
+    (finding,) = findings
+    assert finding.severity == "info"
+    inside = (finding.numbers["least_bytes_inside"], finding.numbers["most_bytes_inside"])
+    assert inside == (4 * elements % 32, 4 * elements % 32)
+    assert finding.numbers["used_share"] == 0.8
+    assert finding.numbers["sectors"] == 5 * finding.numbers["requests"]
+    assert f"an offset of {elements} elements is added" in finding.message
+    assert finding.saves == {"sectors": 256}
+
+
+def test_an_offset_that_is_an_argument_is_named(tmp_path: Path) -> None:
+    body = (
+        "  ld.param.u32 %r3, [n];\n  add.s32 %r4, %r1, %r3;\n  mul.wide.s32 %rd5, %r4, 4;\n" + LOAD
+    )
+    path = ptx(tmp_path, body + "  st.global.f32 [%rd4], %f1;\n")
+    (finding,) = of_launch(path, "misaligned-access", n=11)
+    assert "an offset of n = 11 elements is added" in finding.message
+    assert of_launch(path, "misaligned-access", n=16) == []
+
+
+@pytest.mark.parametrize(("n", "share"), [(781, 7 / 8), (4, 1 / 2), (784, 0)])
+def test_rows_that_are_no_multiple_are_named(tmp_path: Path, n: int, share: float) -> None:
+    """A row of 128 floats for each block, n floats apart."""
+    body = (
+        "  ld.param.u32 %r3, [n];\n  mad.lo.s32 %r4, %r2, %r3, %r1;\n"
+        "  mul.wide.s32 %rd5, %r4, 4;\n" + LOAD + "  st.global.f32 [%rd4], %f1;\n"
+    )
+    findings = of_launch(ptx(tmp_path, body), "misaligned-access", n=n)
+    if not share:
+        assert findings == []
+        return
+    (finding,) = findings
+    assert finding.numbers["misaligned_requests"] / finding.numbers["requests"] == share
+    assert f"rows are n = {n} elements ({4 * n:,} B) apart" in finding.message
+    padded = -(-n // 8) * 8
+    assert f"pad rows to a multiple of 8 elements ({padded})" in finding.advice
+
+
+def test_a_pointer_that_is_misaligned_is_named(tmp_path: Path) -> None:
+    given = launch()
+    shifted = LaunchParam("a", "*fp32", (1 << 40) + 4)
+    other = Launch(given.kernel, given.grid, given.block, (shifted, *given.params[1:]))
+    traffic = kanalyze.estimate(ptx(tmp_path, copied(4)), other, device="H200", simulate=False)
+    (finding,) = [f for f in traffic.findings if f.id == "misaligned-access"]
+    assert "a itself lies 4 B behind a multiple of 32" in finding.message

@@ -60,7 +60,7 @@ def test_an_offset_that_wraps_around_is_reported() -> None:
     astray = sum(block * 1024 + 1023 >= 1 << 31 for block in range(1 << 21, blocks)) * 1024
     inside = n  # threads below 2^31 that pass the test
     found = copied(NARROW, blocks, n)
-    assert [name for name, _ in found] == ["offset_wraps", "offset_wraps"]
+    assert [name for name, _ in found] == ["offset-wraps", "offset-wraps"]
     for _, message in found:
         assert f"in {astray:,} of {astray + inside:,} accesses" in message
 

@@ -172,14 +172,14 @@ def test_how_lanes_lie_and_begin() -> None:
     ("stride", "said"),
     [
         (1, None),
-        (2, "8 sectors per request where 4 would do (ld.global.b32 a): 2 times the bytes needed"),
-        (8, "32 sectors per request where 4 would do (ld.global.b32 a): every lane is in a sector"),
+        (2, "2 elements (8 B) apart, 8 sectors per request where 4 would do, 2 times the bytes"),
+        (8, "32 sectors per request = one sector each where 4 would do, 8 times the bytes"),
         (100, "8 times the bytes needed"),
     ],
 )
 def test_uncoalesced_accesses_are_remarked_on(stride: int, said: str | None) -> None:
     text = render(copied(stride), width=200)
-    assert ("would do" in text) == (said is not None)
+    assert ("uncoalesced-access" in text) == (said is not None)
     assert said is None or said in text
 
 
@@ -188,7 +188,7 @@ def test_lanes_that_share_an_address_are_no_waste() -> None:
     assert (
         [a.ideal_cost for a in traffic.accesses] == [a.cost for a in traffic.accesses] == [16, 16]
     )
-    assert "would do" not in render(traffic, width=200)
+    assert "uncoalesced-access" not in render(traffic, width=200)
 
 
 def test_a_bank_conflict_is_remarked_on() -> None:
@@ -202,14 +202,7 @@ def test_a_bank_conflict_is_remarked_on() -> None:
 
 def test_a_small_grid_is_remarked_on() -> None:
     text = render(copied(), width=200)
-    assert "the grid is too small to fill the GPU: 4 blocks where 1,728 fit at a time" in text
-
-
-def test_a_wasted_last_wave_is_remarked_on() -> None:
-    traffic = estimate(parse_ptx(PTX), launch(grid=1729), device="A100 SXM 80GB")
-    text = render(traffic, width=200)
-    assert "the last of 2 waves is 99.9 % idle, which costs 50 % of the launch" in text
-    assert "1,728 or 3,456 blocks would fill every wave" in text
+    assert "the grid is too small to fill the GPU: 4 blocks on 108 SMs, 96.3 % of them idle" in text
 
 
 # ------------------------------------------------------------------ what is not known

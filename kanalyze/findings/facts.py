@@ -59,6 +59,7 @@ class Facts:
     totals: Totals | None = None
     device: Device | None = None
     estimate: Callable[[Compiled], Traffic] | None = None
+    kept: dict[str, Any] = field(default_factory=dict, repr=False)  # what several rules look at
     _made: dict[str, Facts | str] = field(default_factory=dict)
 
     # ------------------------------------------------------------ the kernel

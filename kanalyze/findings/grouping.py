@@ -22,6 +22,14 @@ _WARP_IN_X = (1024, 1, 1)  # a block whose extents are not known: lanes run alon
 _LEAST_SHARE = 0.05  # of the requests of a launch, from which on accesses are worth a remark
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Accesses of one thread without a gap: where they begin, from its first access, how many."""
+
+    start: Form
+    length: int
+
+
 @dataclass(frozen=True)
 class Group:
     """Accesses of one kind and width through one pointer, from one place of the source.
@@ -91,7 +99,21 @@ class Group:
 
     def run_at(self, numbers: Mapping[str, int]) -> int:
         """The same where arguments have these numbers."""
-        return longest_run(self.members, extents(self.facts), numbers)
+        return max(run.length for run in self.runs(numbers))
+
+    def runs(self, numbers: Mapping[str, int] | None = None) -> list[Run]:
+        """Accesses of a thread without a gap between them, wherever that begins."""
+        return _runs(self, numbers or {})
+
+    @cached_property
+    def unit(self) -> str | None:
+        """The parameter by which lanes are apart, if with 1 they would lie in a row."""
+        stride = self.stride
+        if stride is None or len(stride.terms) != 1 or stride.number:
+            return None
+        (name,) = stride.terms
+        rows = (self.size, self.size * self.run_at({name: 1}))
+        return name if stride.at({name: 1}) in rows else None
 
     def sectors(self, size: int | None = None) -> int | None:
         """Sectors of one request that begins at a sector; with lanes of ``size`` bytes in a row."""
@@ -115,6 +137,15 @@ class Group:
         return total(c.threads if c is not None else None for c in self.counts)
 
     @property
+    def ideal(self) -> int | None:
+        """Sectors that the same lanes would touch in a row, over the launch; `kanalyze.totals`."""
+        return total(
+            None if c is None
+            else min(c.cost, max(c.requests, -(-c.threads * self.size // coalescing.SECTOR)))
+            for c in self.counts
+        )  # fmt: skip
+
+    @property
     def place(self) -> tuple[int, doc.Source | None]:
         """Where the first stands."""
         return self.facts.at(self.members[0][0].instruction)
@@ -128,6 +159,13 @@ class Group:
 
 def groups(facts: Facts) -> list[Group]:
     """The global accesses whose address and width are known."""
+    if "groups" not in facts.kept:
+        facts.kept["groups"] = _grouped(facts)
+    found: list[Group] = facts.kept["groups"]
+    return found
+
+
+def _grouped(facts: Facts) -> list[Group]:
     found: dict[tuple[object, ...], list[int]] = {}
     every = list(facts.accesses())
     counts = _counts(facts, [access for access, _ in every])
@@ -165,6 +203,18 @@ def _counts(facts: Facts, accesses: Sequence[AccessValue]) -> list[Counted | Non
     if facts.launched is None:
         return [None] * len(accesses)
     return [facts.launched.cost(access).counted for access in accesses]
+
+
+def alike(every: Sequence[Group]) -> list[Group]:
+    """Groups of which nothing but the place in the PTX differs as one: code that was unrolled."""
+    found: dict[object, list[Group]] = {}
+    for group in every:
+        source = group.first.source
+        line = (source.file, source.line) if source is not None else None
+        stride = group.stride.key() if group.stride is not None else None
+        key = (group.kind, group.pointer, group.size, line, stride, group.run)
+        found.setdefault(key, []).append(group)
+    return [together(parts) if len(parts) > 1 else parts[0] for parts in found.values()]
 
 
 def weighty(group: Group, every: Sequence[Group]) -> bool:
@@ -236,34 +286,28 @@ def sectors_of(offsets: Sequence[int], size: int) -> int:
     return int(coalescing.sectors(wide, np.ones(wide.shape, bool))[0])
 
 
-def longest_run(
-    members: Sequence[tuple[AccessValue, doc.Access]],
-    threads: tuple[int, int, int],
-    numbers: Mapping[str, int],
-) -> int:
-    """How many accesses of one thread lie behind one another without a gap, at most."""
-    if len(members) < 2:
-        return len(members)
-    size = members[0][1].bytes_per_thread or 1
-    found = apart.of_places([access.address for access, _ in members], threads)
+def _runs(group: Group, numbers: Mapping[str, int]) -> list[Run]:
+    """Accesses of one thread that lie behind one another without a gap, as long as they do."""
+    size = group.size
+    if len(group.members) < 2:
+        return [Run(Form(0), len(group.members))]
+    addresses = [access.address for access, _ in group.members]
+    found = apart.differences(addresses, extents(group.facts))
     if found is None:
-        return 1
-    by_terms: dict[object, set[int]] = {}
+        return [Run(Form(0), 1)]
+    by_terms: dict[object, dict[int, Form]] = {}
     for form in found[0]:
-        form = form.given(numbers)
-        by_terms.setdefault(form.key()[1], set()).add(form.number)
-    return max(_run(places, size) for places in by_terms.values())
-
-
-def _run(places: set[int], size: int) -> int:
-    """The most places that follow each other at a distance."""
-    best = 1
-    for start in places:
-        length = 1
-        while start - size not in places and start + length * size in places:
-            length += 1
-        best = max(best, length)
-    return best
+        given = form.given(numbers)
+        by_terms.setdefault(given.key()[1], {})[given.number] = given
+    result = []
+    for places in by_terms.values():
+        for start, form in places.items():
+            length = 1
+            while start - size not in places and start + length * size in places:
+                length += 1
+            if start - size not in places:
+                result.append(Run(form, length))
+    return result
 
 
 def arguments_in(facts: Facts, found: Iterable[Value | None]) -> list[str]:

@@ -40,9 +40,8 @@ def missing(facts: Facts, group: Group) -> list[str]:
 
 def untrue(facts: Facts, names: Sequence[str]) -> dict[str, int]:
     """Those that the numbers of the launch contradict, with their numbers."""
-    numbers, pointers = grouping.values(facts), _pointers(facts)
-    return {n: numbers[n] for n in names
-            if n in numbers and n not in pointers and numbers[n] % 16}  # fmt: skip
+    numbers = grouping.values(facts)
+    return {n: numbers[n] for n in names if n in numbers and numbers[n] % 16}
 
 
 def roles(group: Group, names: Sequence[str]) -> str:
@@ -63,7 +62,8 @@ def roles(group: Group, names: Sequence[str]) -> str:
 
 def advice(facts: Facts, names: Sequence[str]) -> str:
     """What to do for facts on these parameters."""
-    false, pointers = untrue(facts, names), _pointers(facts)
+    pointers = _pointers(facts)
+    false = {n: v for n, v in untrue(facts, names).items() if n not in pointers}
     parts = []
     if false:
         numbers = " and ".join(f"{grouping.named(facts, n)} = {v:,}" for n, v in false.items())
@@ -90,7 +90,7 @@ def advice(facts: Facts, names: Sequence[str]) -> str:
 
 def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
     """Compiled with the facts that the finding misses; None where that makes nothing wider."""
-    names = [str(n) for n in finding.numbers["missing"]]
+    names = str(finding.numbers["missing"]).split(", ")
     one = finding.numbers.get("fact") == ONE
     wanted = dict.fromkeys(names, ONE if one else DIVISIBLE)
     if one:
@@ -109,7 +109,7 @@ def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
     )
     by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
     false = untrue(facts, [by_name[n] for n, fact in wanted.items() if fact == DIVISIBLE])
-    numbers = {"missing": list(wanted), "possible_bytes_per_thread": then.size}
+    numbers = {"missing": ", ".join(wanted), "possible_bytes_per_thread": then.size}
     return replace(
         finding,
         numbers={**finding.numbers, **numbers},

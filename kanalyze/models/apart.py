@@ -12,7 +12,7 @@ Limits: block 0 and the first iteration of every loop; addresses that are not li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from kanalyze.address.parts import Array
 from kanalyze.address.value import Value, evaluate, leaves
 from kanalyze.models.lanes import WARP
 
-_BASES = (1 << 20, 3 << 20)  # of arguments: multiples of all tiles, and not one of the other's
+_BASES = (1 << 12, 3 << 12)  # of arguments: products with indices stay within 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,15 @@ class Lanes:
         return tuple(known) if len(known) == len(found) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A thread of a block (by its number), blocks by axis ("x") and iterations by loop; else 0."""
+
+    thread: int = 0
+    blocks: Mapping[str, int] = field(default_factory=dict)
+    iterations: Mapping[int, int] = field(default_factory=dict)
+
+
 def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
     """Where the lanes of a block's first warp point; None where that is not known, or not linear.
 
@@ -80,42 +89,56 @@ def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
         address: without phi leaves.
         threads: extents of the block.
     """
-    lanes = np.arange(min(WARP, threads[0] * threads[1] * threads[2]))
-    found = of_places([address], threads, lanes)
+    lanes = range(min(WARP, threads[0] * threads[1] * threads[2]))
+    found = differences([address], threads, [Place(lane) for lane in lanes])
     return Lanes(tuple(row[0] for row in found)) if found is not None else None
 
 
-def of_places(
-    addresses: Iterable[Value], threads: tuple[int, int, int], lanes: Array | None = None
+def differences(
+    addresses: Iterable[Value], threads: tuple[int, int, int], places: Sequence[Place] = (Place(),)
 ) -> list[list[Form]] | None:
-    """The addresses of some lanes (of lane 0 alone, if left out), less that of the first.
+    """The addresses at some places, less the first address at the first place.
 
-    The first is lane 0's first address; rows are lanes, columns addresses. None as in `of_lanes`.
+    Rows are places, columns addresses. None as in `of_lanes`.
     """
-    values = list(addresses)
-    lanes = np.zeros(1, np.int64) if lanes is None else lanes
+    found = _sums(list(addresses), threads, places)
+    if found is None:
+        return None
+    start = found[0][0]
+    return [[_less(form, start) for form in row] for row in found]
+
+
+def start(address: Value, threads: tuple[int, int, int]) -> Form | None:
+    """The address of the launch's first thread, pointers among its terms; None as in `of_lanes`."""
+    found = _sums([address], threads, [Place()])
+    return found[0][0] if found is not None else None
+
+
+def _sums(
+    values: list[Value], threads: tuple[int, int, int], places: Sequence[Place]
+) -> list[list[Form]] | None:
     names = list(dict.fromkeys(leaf.payload for v in values for leaf in leaves(v, "param")))
     taken = []
     for base in _BASES:
         given = {name: base * (2 * index + 1) for index, name in enumerate(names)}
-        start = _evaluated(values, threads, lanes, given)
-        if start is None:
+        begin = _evaluated(values, threads, places, given)
+        if begin is None:
             return None
         slopes = {}
         for name in names:
-            moved = _evaluated(values, threads, lanes, {**given, name: given[name] + 1})
+            moved = _evaluated(values, threads, places, {**given, name: given[name] + 1})
             assert moved is not None
-            slopes[name] = moved - start
-        numbers = start - sum((slopes[name] * given[name] for name in names), np.zeros_like(start))
-        taken.append((numbers, slopes))
+            slopes[name] = moved - begin
+        parts = [slopes[name] * given[name] for name in names]
+        taken.append((begin - sum(parts, np.zeros_like(begin)), slopes))
     (numbers, slopes), (others, again) = taken
     if not np.array_equal(numbers, others) or any(
         not np.array_equal(slopes[name], again[name]) for name in names
     ):
         return None
     return [
-        [_form(numbers[lane, column], slopes, lane, column) for column in range(len(values))]
-        for lane in range(len(lanes))
+        [_form(numbers[place, column], slopes, place, column) for column in range(len(values))]
+        for place in range(len(places))
     ]
 
 
@@ -130,32 +153,36 @@ def _form(number: int, slopes: Mapping[tuple[str, int], Array], lane: int, at: i
 def _evaluated(
     values: list[Value],
     threads: tuple[int, int, int],
-    lanes: Array,
+    places: Sequence[Place],
     given: Mapping[tuple[str, int], int],
 ) -> Array | None:
-    """Differences to the first lane's first address, (lanes, addresses)."""
+    """The addresses, (places, addresses)."""
+    numbers = np.asarray([place.thread for place in places])
     specials: dict[str, object] = {
-        "tid.x": lanes % threads[0],
-        "tid.y": lanes // threads[0] % threads[1],
-        "tid.z": lanes // (threads[0] * threads[1]),
-        "laneid": lanes,
+        "tid.x": numbers % threads[0],
+        "tid.y": numbers // threads[0] % threads[1],
+        "tid.z": numbers // (threads[0] * threads[1]),
+        "laneid": numbers % WARP,
     }
     for axis, extent in zip("xyz", threads, strict=True):
         specials[f"ntid.{axis}"] = extent
-    iterations: dict[int, int] = {}
+        specials[f"ctaid.{axis}"] = np.asarray([p.blocks.get(axis, 0) for p in places])
+    iterations: dict[int, object] = {}
     variables: dict[str, int] = {}
     for value in values:
         for leaf in leaves(value, "special"):
             specials.setdefault(leaf.payload, 0)
-        iterations |= {leaf.payload: 0 for leaf in leaves(value, "iter")}
+        for leaf in leaves(value, "iter"):
+            own = [place.iterations.get(leaf.payload, 0) for place in places]
+            iterations[leaf.payload] = np.asarray(own)
         variables |= {leaf.payload: 0 for leaf in leaves(value, "address")}
     try:
-        rows = evaluate(values, specials, given, iterations, variables)
+        columns = evaluate(values, specials, given, iterations, variables)
     except KeyError:
         return None
-    table = np.stack([np.broadcast_to(row, lanes.shape) for row in rows], axis=1)
-    differences: Array = (table - table[0, 0]).astype(np.int64)
-    return differences
+    table = np.stack([np.broadcast_to(column, numbers.shape) for column in columns], axis=1)
+    signed: Array = table.astype(np.int64)
+    return signed
 
 
 def _less(left: Form, right: Form) -> Form:

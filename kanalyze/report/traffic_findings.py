@@ -1,15 +1,13 @@
-"""What stands out in the numbers of a launch: bytes asked for again and again, and findings."""
+"""What stands out in the bytes of a launch: those asked for again and again."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kanalyze.report import traffic_document as doc
-from kanalyze.report.document import Finding
 from kanalyze.report.layout import NBSP
-from kanalyze.report.traffic_rows import Row, added, decimal, percent, plural, rows, whole
+from kanalyze.report.traffic_rows import added, decimal, percent, plural, whole
 
 _SECTOR = 32
 _MOST_SHARES = 4
@@ -87,63 +85,3 @@ def _by_blocks(shares: Sequence[doc.Share], size: int) -> str:
     parts = [f"{percent(100 * share.bytes / size)} by {whole(share.most_blocks)}"
              for share in shares]  # fmt: skip
     return ", ".join([f"{parts[0]}{NBSP}{'block' if least == 1 else 'blocks'}", *parts[1:]])
-
-
-# ---------------------------------------------------------------- findings
-
-
-def wasteful(traffic: doc.Traffic) -> list[Finding]:
-    """What an expert would say on seeing these numbers, the costliest first."""
-    merged = rows(traffic.accesses)
-    ranked: list[tuple[int, Finding]] = []
-    for row in merged:
-        if row.table == "shared" or not row.requests or not row.wasteful:
-            continue
-        if row.cost is not None and row.ideal_cost is not None:
-            found = _found("uncoalesced_access", _uncoalesced(row), row)
-            ranked.append((row.cost - row.ideal_cost, found))
-    ranked.sort(key=lambda item: -item[0])
-    result = list({finding.message: finding for _, finding in ranked}.values())
-    result += [_found("narrow_access", text, row) for row in merged if (text := _narrow(row))]
-    return result
-
-
-def _found(name: str, message: str, row: Row) -> Finding:
-    return Finding(name, "warning", row.line, message, "")
-
-
-def _uncoalesced(row: Row) -> str:
-    assert row.cost is not None
-    assert row.ideal_cost is not None
-    assert row.requests
-    per, ideal = row.cost / row.requests, row.ideal_cost / row.requests
-    lanes = (row.threads or 0) / row.requests
-    what = "sectors"
-    text = f"{row.where}: {decimal(per)} {what} per request where {decimal(ideal)} would do"
-    if row.kind in ("atomic", "reduction"):
-        return f"{text} ({row.opcode} {row.pointer or ''}): lanes at one address take turns"
-    text += f" ({row.opcode} {row.pointer or ''}".rstrip() + ")"
-    if lanes >= 2 and math.isclose(per, lanes, rel_tol=1e-3):
-        return f"{text}: every lane is in a sector of its own, {_over(row)} the bytes needed"
-    if row.worst is not None and row.worst <= math.ceil(ideal) + 1:
-        return f"{text}: one sector more, as where lanes in a row begin inside a sector"
-    return f"{text}: {_over(row)} the bytes needed"
-
-
-def _over(row: Row) -> str:
-    assert row.cost is not None
-    assert row.ideal_cost
-    return f"{decimal(row.cost / row.ideal_cost)} times"
-
-
-def _narrow(row: Row) -> str | None:
-    """Lanes that move less than a word."""
-    size = row.bytes_per_thread
-    if row.table != "global" or row.kind not in ("load", "store") or not row.requests:
-        return None
-    if size is None or size >= 4:
-        return None
-    return (
-        f"{row.where}: {size} B per lane and request ({row.opcode} {row.pointer or ''}".rstrip()
-        + f"): accesses of 16 B would need up to {16 // size} times fewer requests"
-    )

@@ -46,6 +46,7 @@ PTX ISA 9.0, section 6.4.1; Triton, include/triton/Analysis/AxisInfo.h (divisibi
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -53,10 +54,13 @@ from kanalyze.findings import grouping, hints, widening
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
+from kanalyze.models import apart
+from kanalyze.models.apart import Place
 from kanalyze.report.document import Finding, Proof, Source
 
 _ID = "narrow-access"
 _WORD = 4  # bytes per thread below which a warp asks for less than a line
+_LEAST_LANES = 8
 _ALONE = "there is no source to compile again, only its PTX"
 _TYPES = {1: "uint4", 2: "uint4", 4: "float4", 8: "double2"}  # of 16 bytes, by size of an element
 
@@ -64,7 +68,8 @@ _TYPES = {1: "uint4", 2: "uint4", 4: "float4", 8: "double2"}  # of 16 bytes, by 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Global accesses that could be wider."""
     every = grouping.groups(facts)
-    narrow = [g for g in every if g.size < WIDEST and grouping.weighty(g, every)]
+    narrow = [g for g in every
+              if g.size < WIDEST and grouping.weighty(g, every) and _most_lanes(g)]  # fmt: skip
     found = [f for group in narrow if (f := _of_group(facts, group)) is not None]
     few = [group for group in narrow if _has_few(facts, group)]
     if few:
@@ -76,6 +81,13 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         yield from _hints(facts, found)
 
 
+def _most_lanes(group: Group) -> bool:
+    """Whether a quarter of the lanes take part: others have nothing in a row to access."""
+    if group.requests is None or group.threads is None:
+        return True
+    return group.threads >= _LEAST_LANES * group.requests > 0
+
+
 def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile the kernel with the facts, with a larger share per thread, or without the hint."""
     if facts.compiled is None:
@@ -85,13 +97,15 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     group = next((g for g in grouping.groups(facts) if g.place[0] == finding.line), None)
     if group is None:
         return finding
+    if "offset_bytes" in finding.numbers:
+        return finding
     if "elements_per_thread" in finding.numbers:
         return widening.with_more(facts, finding, group)
     found = widening.with_facts(facts, finding, group)
     if found is None or found.numbers["fact"] == ONE:
         return found
     by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
-    missing = [by_name[str(name)] for name in found.numbers["missing"]]
+    missing = [by_name[name] for name in str(found.numbers["missing"]).split(", ")]
     wide = int(found.numbers["possible_bytes_per_thread"])
     return replace(
         found,
@@ -114,24 +128,46 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         return _strided(facts, group, wide)
     if not _in_a_row(group) or wide <= group.size:
         return None
-    if facts.compiled is None and group.run > 1:
+    if facts.compiled is None and group.run > 1 and _alike_conditions(group):
         return None  # see _in_one_thread
     missing = widening.missing(facts, group)
     if not missing:
-        return None
+        return _shifted(group, wide)
     if facts.compiled is not None:
         message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
         severity = _severity(facts, group, missing)
         return _finding(group, severity, message, widening.advice(facts, missing), wide, missing)
-    names = ", ".join(grouping.named(facts, name) for name in missing)
-    message = f"{_could(group, wide)}, as its lanes lie in a row, if more were known of {names}"
+    false = list(widening.untrue(facts, missing))
+    names = ", ".join(grouping.named(facts, name) for name in false or missing)
+    message = f"{_could(group, wide)}, as its lanes lie in a row, if {names} were divisible by 16"
+    wide_type = _TYPES.get(group.element, "a type of 16 bytes")
     advice = (
-        f"compile it for {names} divisible by 16, if that is so (in Triton aligned tensors and "
-        "multiples of 16 are seen at launch, and :16 in a signature says it; in CUDA C++ access "
-        f"{_TYPES.get(group.element, 'a type of 16 bytes')})"
+        f"compile it for {names} divisible by 16, if that is so: Triton sees it at launch in "
+        f"aligned tensors and multiples of 16, and :16 in a signature says it; in CUDA C++ access "
+        f"{wide_type}"
     )
-    severity = "warning" if group.size < _WORD else "info"
-    return _finding(group, severity, message, advice, wide, missing)
+    if false:
+        advice = widening.advice(facts, false)
+    severity = "warning" if group.size < _WORD and not false else "info"
+    return _finding(group, severity, message, advice, wide, false or missing)
+
+
+def _shifted(group: Group, wide: int) -> Finding | None:
+    """A number is added to the address that is no multiple of a wide access."""
+    first = apart.start(group.members[0][0].address, grouping.extents(group.facts))
+    if first is None or first.number % WIDEST == 0:
+        return None
+    offset = f"{first.number // group.element:,} elements"
+    message = f"{_could(group, wide)}: an offset of {offset} ({first.number:,} B) is added"
+    each = WIDEST // group.element
+    advice = (
+        f"let the offset be a multiple of {each} elements, or access the block from the multiple "
+        "before it on and shift what was loaded"
+    )
+    severity = "warning" if group.size <= _WORD else "info"
+    finding = _finding(group, severity, message, advice, wide, [])
+    finding = replace(finding, numbers={**finding.numbers, "offset_bytes": first.number})
+    return _counted(group, wide, finding)
 
 
 def _in_a_row(group: Group) -> bool:
@@ -148,10 +184,8 @@ def _strided(facts: Facts, group: Group, wide: int) -> Finding | None:
     """Lanes a symbolic stride apart: wide only if that stride is known to be 1."""
     stride, size = group.stride, group.size
     assert stride is not None
-    if len(stride.terms) != 1 or stride.number or group.run > 1 or wide <= size:
-        return None
-    (name,) = stride.terms
-    if stride.at({name: 1}) not in (size, size * group.run_at({name: 1})):
+    name = group.unit
+    if name is None or group.run > 1 or wide <= size:
         return None
     shown = grouping.named(facts, name)
     ideal, apart = group.sectors(size), len(group.lanes.forms) if group.lanes else 0
@@ -212,11 +246,15 @@ def _few(facts: Facts, found: Sequence[Group]) -> Finding:
     severity = "warning" if size < _WORD else "info"
     finding = _finding(group, severity, message, advice, WIDEST, [])
     accesses = sum(len(g.members) for g in found)
-    numbers = {**finding.numbers, "pointers": pointers, "accesses": accesses}
+    numbers = {**finding.numbers, "pointer": ", ".join(pointers), "accesses": accesses}
     return replace(finding, numbers={**numbers, "elements_per_thread": each})
 
 
 # ---------------------------------------------------------------- consecutive in one thread
+
+
+def _alike_conditions(group: Group) -> bool:
+    return len({id(access.condition) for access, _ in group.members}) == 1
 
 
 def _in_one_thread(facts: Facts, narrow: Sequence[Group], said: set[int]) -> Iterator[Finding]:
@@ -224,48 +262,84 @@ def _in_one_thread(facts: Facts, narrow: Sequence[Group], said: set[int]) -> Ite
     beside: dict[tuple[object, ...], list[Group]] = {}
     for group in narrow:
         access, row = group.members[0]
-        if row.line not in said:
+        if row.line not in said and _alike_conditions(group):
             key = (group.kind, group.pointer, group.size, access.block, access.condition)
             beside.setdefault(key, []).append(group)
-    for parts in beside.values():
-        group = grouping.together(parts)
-        stride = group.stride
-        if group.run < 2 or stride is None:
-            continue
-        steps = [stride.number, *stride.terms.values()]
-        aligned = min(grouping.power_of_two(step) for step in steps)
+    found = [grouping.together(parts) if len(parts) > 1 else parts[0] for parts in beside.values()]
+    for group in grouping.alike([group for group in found if group.run > 1]):
+        aligned, args = _alignment(group)
         wide = min(WIDEST, _rounded(group.size * group.run), aligned)
-        if wide > group.size:
-            yield _behind(group, wide)
+        if wide > group.size and group.stride is not None:
+            yield _behind(group, wide, [a for a, c in args.items() if c % wide])
 
 
-def _behind(group: Group, wide: int) -> Finding:
+def _alignment(group: Group) -> tuple[int, dict[str, int]]:
+    """What divides the beginnings of all runs, and arguments with what they are multiplied by.
+
+    Not counted are pointers, which are taken to be aligned, and arguments whose number is not
+    known; only the first run of each beginning counts that is long enough to be widened.
+    """
+    facts, access = group.facts, group.members[0][0]
+    extents = grouping.extents(facts)
+    loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
+    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
+    places += [Place(iterations={header: 1}) for header in loops]
+    steps = apart.differences([access.address], extents, places)
+    first = apart.start(access.address, extents)
+    if steps is None or first is None or group.lanes is None:
+        return 1, {}
+    pointers = {name for name, c in first.terms.items() if c == 1}
+    forms = [replace(first, terms={n: c for n, c in first.terms.items() if n not in pointers})]
+    forms += [row[0] for row in steps]
+    forms += list(group.lanes.forms)
+    forms += [run.start for run in group.runs() if run.length > 1]
+    forms = [form.given(grouping.values(facts)) for form in forms]
+    aligned = min(grouping.power_of_two(form.number) for form in forms)
+    args: dict[str, int] = {}
+    for name, coefficient in (item for form in forms for item in form.terms.items()):
+        divisor = facts.arguments[name].divisor if name in facts.arguments else 1
+        args[name] = grouping.power_of_two(math.gcd(args.get(name, 0), coefficient * divisor))
+    return aligned, args
+
+
+def _behind(group: Group, wide: int, needed: Sequence[str]) -> Finding:
     size, run, step = group.size, group.run, group.stride_bytes
     then = -(-run * size // wide)
     now = group.sectors()
     lanes = f"; lanes are {step} B apart, {now} sectors per request" if step and now else ""
+    names = ", ".join(grouping.named(group.facts, name) for name in needed)
+    only = f", if {names} {'is' if len(needed) == 1 else 'are'} a multiple of 4" if needed else ""
+    only = only.replace("4", str(wide // size))
     message = (
         f"{len(group.members)} {group.noun} of {size} B through {group.pointer}, {run} of them "
-        f"behind one another in a thread ({run * size} B): {then} of {wide} B would do{lanes}"
+        f"behind one another in a thread ({run * size} B): {then} of {wide} B would do{only}{lanes}"
     )
+    type_ = _TYPES.get(group.element, "a wider type") if wide == WIDEST else "a wider type"
     advice = (
-        f"access {_TYPES.get(group.element, 'a wider type') if wide == WIDEST else 'a wider type'}"
-        f", or a struct with __align__({wide}): a pointer to elements of {group.element} B is only "
-        f"known to be aligned to {group.element} B (what cudaMalloc returns is, to 256)"
+        f"access {type_}, or a struct with __align__({wide}): a pointer to elements of "
+        f"{group.element} B is only known to be aligned to {group.element} B (what cudaMalloc "
+        "returns is, to 256)"
     )
-    severity = "warning" if wide == WIDEST else "info"
-    finding = _finding(group, severity, message, advice, wide, [])
-    numbers = {**finding.numbers, "run": run}
-    proof = None
-    if now is not None and group.offsets is not None:
-        numbers |= {"lane_stride_bytes": step, "sectors_per_request": now}
-        wider = grouping.sectors_of(group.offsets, wide)
-        proof = Proof(
-            "counted", f"accesses of {wide} B",
-            {"requests": run, "sectors": run * now}, {"requests": then, "sectors": then * wider},
-        )  # fmt: skip
-    unproven = None if proof else "how the lanes lie depends on arguments"
-    return replace(finding, numbers=numbers, proof=proof, unproven=unproven)
+    severity = "warning" if wide >= 4 * size and not needed else "info"
+    finding = _finding(group, severity, message, advice, wide, needed)
+    finding = replace(finding, numbers={**finding.numbers, "run": run})
+    return _counted(group, wide, finding)
+
+
+def _counted(group: Group, wide: int, finding: Finding) -> Finding:
+    """The proof by counting: requests and sectors of a thread's accesses, as they are and wide."""
+    now, step, count = group.sectors(), group.stride_bytes, len(group.members)
+    if now is None or group.offsets is None:
+        return replace(finding, unproven="how the lanes lie depends on arguments")
+    then = -(-count * group.size // wide)
+    in_a_row = [offset // group.size * wide for offset in group.offsets]
+    wider = grouping.sectors_of(in_a_row if step == group.size else group.offsets, wide)
+    proof = Proof(
+        "counted", f"accesses of {wide} B",
+        {"requests": count, "sectors": count * now}, {"requests": then, "sectors": then * wider},
+    )  # fmt: skip
+    numbers = {**finding.numbers, "lane_stride_bytes": step, "sectors_per_request": now}
+    return replace(finding, numbers=numbers, proof=proof, unproven=None)
 
 
 # ---------------------------------------------------------------- hints
@@ -302,11 +376,11 @@ def _finding(
     group: Group, severity: str, message: str, advice: str, wide: int, missing: Sequence[str]
 ) -> Finding:
     line, source = group.place
-    named = [grouping.named(group.facts, name) for name in missing]
+    named = ", ".join(grouping.named(group.facts, name) for name in missing)
     return Finding(
         _ID, severity, line, message, advice, source,
         {"pointer": group.pointer, "accesses": len(group.members), "bytes_per_thread": group.size,
-         "possible_bytes_per_thread": wide, "missing": named, "fact": DIVISIBLE},
+         "possible_bytes_per_thread": wide, "missing": named or None, "fact": DIVISIBLE},
         unproven=_ALONE if group.facts.compiled is None else None,
     )  # fmt: skip
 

@@ -1,0 +1,213 @@
+"""Lanes of a warp access memory across the dimension in which it lies in a row.
+
+What it says
+------------
+Neighbouring lanes of a load or store are farther apart than what each of them moves: by a stride of
+an array instead of by an element. The finding names the distance (by the author's name of the
+stride where there is one), the 32-byte sectors that a request touches, and those that the same
+lanes would touch in a row. Where the distance is an argument that is not known, it says that.
+
+Why it is slow
+--------------
+Memory is moved in sectors of 32 bytes. Lanes in a row share them: 32 lanes of 4 bytes touch 4
+sectors. Lanes 32 bytes and more apart touch one each, 32 for the same 128 bytes: eight times the
+bytes pass L1, and L2 and HBM too unless something else needs the rest of the sector while it is
+still cached.
+
+How it is detected
+------------------
+The address is evaluated for the lanes of the first warp of a block; the distance of neighbours is a
+sum of arguments and a number. Sectors are counted for a request that begins at a sector, or for all
+requests of the launch where one is known. It is a warning from twice the sectors on; less than half
+more is passed over, and so is what adds less than 5 % to the sectors of a launch. Where accesses
+that one thread makes one after another fill the gap, the bytes are used: that is worth knowing.
+
+How it is proven
+----------------
+By counting: the sectors of the accesses as they are, and as if the lanes lay in a row.
+
+Example
+-------
+    rows = tl.arange(0, 128)
+    x = tl.load(x_ptr + rows * stride + tl.program_id(0))   # one column per program
+
+    cols = tl.program_id(0) * 32 + tl.arange(0, 32)         # mended: 32 columns per program
+    x = tl.load(x_ptr + rows[:, None] * stride + cols[None, :])
+
+Source
+------
+CUDA C++ Best Practices Guide 13.1, section 10.2.1, "Coalesced Access to Global Memory"; Nsight
+Compute, l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kanalyze.findings import grouping
+from kanalyze.findings.facts import Facts
+from kanalyze.findings.grouping import Group
+from kanalyze.findings.widening import WIDEST
+from kanalyze.models import apart
+from kanalyze.models.apart import Place
+from kanalyze.models.coalescing import SECTOR
+from kanalyze.report.document import Finding, Proof
+
+_ID = "uncoalesced-access"
+_WORTH, _MUCH = 1.5, 2.0  # times the sectors needed: worth knowing; no more than half is used
+_LEAST_SHARE = 0.05  # of the sectors of a launch that could be saved
+
+
+def check_kernel(facts: Facts) -> Iterator[Finding]:
+    """Global accesses whose lanes are apart."""
+    every = grouping.groups(facts)
+    heavy = [group for group in every if grouping.weighty(group, every)]
+    for group in grouping.alike(heavy):
+        if group.lanes is None:
+            continue
+        known = group.offsets is not None
+        found = _apart(facts, group, every) if known else _not_known(facts, group)
+        if found is not None:
+            yield found
+
+
+def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None:
+    """Lanes at known distances."""
+    wide, filled = group, _filled(group)
+    if filled > 1:  # what narrow-access says: with wide accesses the gaps are smaller
+        wide = replace(group, size=group.size * filled)
+    assert group.offsets is not None
+    now = grouping.sectors_of(group.offsets, wide.size)
+    ideal = wide.sectors(wide.size) or 1
+    if now < _WORTH * ideal:
+        return None
+    cost, least = group.cost, group.ideal
+    if cost is not None and least is not None:
+        all_ = sum(g.cost or 0 for g in every)
+        if not cost or cost - least < _LEAST_SHARE * all_ or cost < _WORTH * least:
+            return None
+    covered = group.run > 1 and group.stride_bytes == group.run * group.size
+    severity = "info" if covered or now < _MUCH * ideal else "warning"
+    per = grouping.sectors_of(group.offsets, group.size)
+    best = group.sectors(group.size) or 1
+    over = per * SECTOR / (len(group.offsets) * group.size)
+    before, after = {"sectors per request": float(per)}, {"sectors per request": float(best)}
+    saves: dict[str, float] = {}
+    if cost is not None and least is not None:
+        before["sectors"], after["sectors"] = cost, least
+        saves = {"sectors": cost - least, "bytes": (cost - least) * SECTOR}
+    own = " = one sector each" if per == len(group.offsets) else ""
+    message = (
+        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: lanes are "
+        f"{_distance(facts, group)} apart, {per} sectors per request{own} where {best} would do, "
+        f"{over:.3g} times the bytes needed"
+    )
+    if covered:
+        message += "; the next accesses of the same thread use the rest"
+    line, source = group.place
+    return Finding(
+        _ID, severity, line, message, _advice(facts, group), source,
+        {"pointer": group.pointer, "accesses": len(group.members), **_numbers(facts, group),
+         "sectors_per_request": per, "ideal_sectors_per_request": best, "over_fetch": over},
+        Proof("counted", "lanes in a row", before, after), None, saves,
+    )  # fmt: skip
+
+
+def _filled(group: Group) -> int:
+    """How many accesses of a thread that lie behind one another a wide one would be."""
+    if group.stride_bytes is None or group.stride_bytes % (group.size * group.run):
+        return 1
+    most = max(1, min(group.run, WIDEST // group.size))
+    while (group.stride_bytes % (group.size * most)) or most & (most - 1):
+        most -= 1
+    return most
+
+
+def _not_known(facts: Facts, group: Group) -> Finding | None:
+    """Lanes apart by an argument of which no number is known."""
+    stride = group.stride
+    if stride is None or not stride.terms:
+        return None
+    if group.unit is not None and group.run == 1 and group.size < WIDEST and len(group.members) > 1:
+        return None  # narrow-access says it: with a stride known to be 1 they would be wide, too
+    lanes = len(group.lanes.forms) if group.lanes is not None else 32
+    best = group.sectors(group.size) or 1
+    words = grouping.words(facts, stride, group.element)
+    line, source = group.place
+    names = ", ".join(grouping.named(facts, name) for name in stride.terms)
+    message = (
+        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: lanes are "
+        f"{words} elements apart; {names} is not known: unless it is small, each lane is in a "
+        f"sector of its own, {lanes} per request where {best} would do"
+    )
+    return Finding(
+        _ID, "info", line, message, _advice(facts, group), source,
+        {"pointer": group.pointer, "accesses": len(group.members), "stride": words,
+         "sectors_apart": lanes, "ideal_sectors_per_request": best},
+        unproven=f"{names} is not known",
+    )  # fmt: skip
+
+
+def _distance(facts: Facts, group: Group) -> str:
+    """``stride_am = 4,096 elements (16,384 B)``."""
+    stride, step = group.stride, group.stride_bytes
+    if stride is None or step is None:
+        return f"{group.first.pattern or 'scattered'}, not in a row,"
+    known = f"{step // group.element:,} elements ({step:,} B)"
+    if step % group.element:
+        known = f"{step:,} B"
+    return f"{grouping.words(facts, stride, group.element)} = {known}" if stride.terms else known
+
+
+def _numbers(facts: Facts, group: Group) -> dict[str, object]:
+    stride, step = group.stride, group.stride_bytes
+    if stride is None or step is None:
+        return {}
+    return {"stride": grouping.words(facts, stride, group.element), "stride_bytes": step}
+
+
+# ---------------------------------------------------------------- advice
+
+
+def _advice(facts: Facts, group: Group) -> str:
+    along = _in_a_row(facts, group)
+    if facts.compiled is not None:
+        text = (
+            "let lanes run along the dimension whose stride is 1: as the last one of the tile, "
+            "with a stride that Triton knows to be 1 (of a block pointer: order=(1, 0))"
+        )
+        more = ", of which a program should take several" if along and "program_id" in along else ""
+        return f"{text}; now {along} along it{more}" if along else text
+    text = "let threadIdx.x run along the dimension whose stride is 1"
+    if along:
+        text = f"{text} (now {along} along it): swap the two"
+    text += ", or load it straight and turn it in shared memory"
+    if not grouping.extents_known(facts):
+        text += " (taken that a block has 32 threads or more in x)"
+    return text
+
+
+def _in_a_row(facts: Facts, group: Group) -> str | None:
+    """What makes the address rise by one element, or one access: a loop, the block, the thread."""
+    triton = facts.compiled is not None
+    if group.run > 1:
+        return "the accesses of one thread go"
+    access = group.members[0][0]
+    cfg = facts.description.cfg
+    loops = [loop.header for loop in cfg.loops if access.block in loop.body]
+    named = [(f"tl.program_id({n})" if triton else f"blockIdx.{axis}", Place(blocks={axis: 1}))
+             for n, axis in enumerate("xyz")]  # fmt: skip
+    named += [(f"the loop at line {cfg.blocks[h].instructions[0].pos.line} of the PTX",
+               Place(iterations={h: 1})) for h in loops if cfg.blocks[h].instructions]  # fmt: skip
+    x, y, _ = extents = grouping.extents(facts)
+    if y > 1:
+        named.append(("threadIdx.y", Place(x)))
+    found = apart.differences([access.address], extents, [Place(), *(p for _, p in named)])
+    if found is None:
+        return None
+    numbers = grouping.values(facts)
+    for (name, _), row in zip(named, found[1:], strict=True):
+        if row[0].at(numbers) in (group.element, group.size):
+            return f"{name} goes"
+    return None
