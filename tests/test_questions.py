@@ -555,6 +555,76 @@ def test_every_number(number: str, tmp_path: Path) -> None:
     assert right.left() == []
 
 
+MM = ("mm.py:mm", "--signature",
+      "*fp16:16, *fp16:16, *fp16:16, i32:16, i32:16, 1, i32:16, 1, i32:16, 1",
+      "--set", "BM=128", "--set", "BN=256", "--set", "BK=64", "--set", "PREC=tf32",
+      "--num-warps", "8", "--num-stages", "4", "--arch", "sm_86")  # fmt: skip
+SOFTMAX = ("--set", "M=4096", "--set", "N=1024", "--arch", "sm_80", "--exact")
+CAUSES = [
+    ("02", "ptx ptr_aligned16.sm86.ptx --no-proof", ["needs 16-byte alignment"]),
+    ("02", "ptx ptr_unknown.sm86.ptx --no-proof",
+     ["needs 4-byte alignment", "[narrow-access]", "divisible by 16"]),
+    ("03", "traffic both_strided.sm80.ptx --launch both_strided.json --exact --no-proof",
+     ["[uncoalesced-access]", "lanes are sn = 64 elements (256 B) apart", "32 sectors per request",
+      "8 times the bytes needed"]),
+    ("05", "ptx fp16_block128_warps4.sm80.ptx --no-proof",
+     ["[narrow-access]", "a thread has 1 element of 2 B", "1 element per thread"]),
+    ("06", ("compile", *MM), ["a block needs 147456 bytes, sm_86 has 101376", "num_stages=3"]),
+    ("06", "ptx mm_128x128x64_s4.sm80.ptx --no-proof", ["shared mem. unknown"]),
+    ("10", "ptx mm_w16.sm100.ptx --no-proof",
+     ["[tensor-core-fallback]", "the block has 16 warps", "only with 4 or 8 warps"]),
+    ("12", "ptx scatter_sum.sm80.ptx --no-proof",
+     ["stores none", "8 × atom.global.gpu.acq_rel.add.f32: each reads and writes L2"]),
+    ("12", "ptx scatter_sum_relaxed.sm80.ptx --no-proof", ["8 × red.global.gpu.relaxed.add.f32"]),
+    ("15", "traffic transpose.sm_80.ptx --launch tr_pad0.json --exact --no-proof",
+     ["32-way bank conflict", "padded by 4 bytes", "1,048,576 → 32,768"]),
+    ("16", "ptx strides.sm_80.ptx --no-proof",
+     ["2-way bank conflict", "lanes 8 B apart", "32-way bank conflict", "lanes 128 B apart"]),
+    ("18", "traffic shift.sm_75.ptx --launch shifted11.json --exact --no-proof",
+     ["[misaligned-access]", "12 B inside a sector", "an offset of 11 elements", "80 %"]),
+    ("19", "traffic far.sm_80.ptx --launch far.json --exact --no-proof",
+     ["[uncoalesced-access]", "lanes are 65,536 elements (262,144 B) apart", "8 times the bytes"]),
+    ("23", ("waves", "--gemm", "1793x1792", "--tile", "256x128", "--device", "A100 SXM 80GB"),
+     ["wave quantisation", "tile quantisation", "M = 1792 (-1)"]),
+    ("25", ("traffic", "softmax", *SOFTMAX, "--versus", "unfused"), ["33.6 MB 134 MB 4"]),
+    ("25", ("traffic", "softmax", *SOFTMAX, "--no-proof", "--time-us", "40"), ["838.9 GB/s"]),
+    ("26", "traffic add_rms.sm80.ptx --launch add_rms.json --exact --no-proof --time-us 20",
+     ["res: 8,388,608 B = 8 MiB read", "33,562,624 distinct bytes", "by 1,024 blocks"]),
+    ("28", "decode --explain cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1",
+     ["scalar 2-byte global loads, no cp.async", "it runs on newer GPUs"]),
+    ("29", "decode --explain add_kernel_0d1d2d3", ["argument 3 without d", "not vectorised"]),
+    ("30", "decode --explain triton_per_fused__safe_softmax_3",
+     ["a program holds a whole row", "fused _safe_softmax"]),
+    ("34", "resources real_13.0.txt",
+     ["256 B of stack without spills: a local array that is indexed at run time"]),
+    ("35", "ptx loops.sm_80.ptx --kernel rows --no-proof",
+     ["Counts are static", "5 of the 6 accesses stand in loops"]),
+    ("35", "traffic loops.sm_80.ptx --launch dot16.json --exact --no-proof",
+     ["[narrow-access]", "lanes are 64 B apart", "float4"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "command", "said"), CAUSES)
+def test_the_cause_is_named(
+    number: str, command: str | tuple[str, ...], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = command.split() if isinstance(command, str) else list(command)
+    if words[0] not in ("waves", "decode", "resources"):
+        pytest.importorskip("triton")
+    monkeypatch.chdir(folder(number))
+    monkeypatch.setenv("COLUMNS", "1000")
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == (3 if words[0] == "compile" else 0)
+    text = " ".join((result.stdout + result.stderr).split())
+    for part in said:
+        assert part in text
+
+
+def test_every_question_has_a_cause_and_a_check() -> None:
+    numbers = {place.name[:2] for place in SAMPLES.iterdir() if place.is_dir()}
+    assert numbers == {number for number, _, _ in CAUSES} == set(CHECKS)
+
+
 def test_the_questions_are_those_beside_the_checkout() -> None:
     if not SHARED.is_dir():
         pytest.skip("the questions are not beside the checkout (../shared/questions)")
