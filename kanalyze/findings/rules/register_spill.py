@@ -19,7 +19,7 @@ How it is detected
 their executions. The local accesses of the machine code (STL, LDL) say in which loops and at which
 source lines. A stack frame without spills is something else: see `stack-array`, `local-indexing`.
 It is a warning where a launch is faster without, or where 16 bytes or more (a vector of four
-registers) are spilled in a loop; else an info.
+registers) are spilled in a loop and another number of warps or registers avoids it; else an info.
 
 How it is proven
 ----------------
@@ -130,11 +130,19 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     gone = finding.saves if not _spilled(best.facts) else {}
     return replace(
         finding,
-        severity="warning" if made.faster(facts, best) else finding.severity,
+        severity=_severity(facts, finding, best),
         advice=f"{best.change.words} spills {_spilled(best.facts):,} B",
         proof=made.proof(facts, best, _counts(facts), _counts(best.facts)),
         saves={**gone, **made.saved_time(facts, best)},
     )
+
+
+def _severity(facts: Facts, finding: Finding, best: made.Tried) -> str:
+    """Whether a smaller tile is faster, only a launch tells."""
+    faster = made.faster(facts, best)
+    if faster is None and best.change in _smaller_tiles(facts):
+        return "info"
+    return "warning" if faster else finding.severity
 
 
 def _best(facts: Facts) -> made.Tried | None:
