@@ -285,3 +285,30 @@ def test_masked_lanes_cost_nothing_where_memory_is_the_bound() -> None:
     pytest.importorskip("triton")
     traffic = estimate("softmax", settings=Settings(settings={"N": 781}), device="H200")
     assert of(traffic.findings, "tile-quantisation") == []  # 781 of 1024, bound by HBM
+
+
+# ------------------------------------------------------------------ block-order
+
+FINDINGS = Path(__file__).parents[1] / "samples" / "findings"
+
+
+def test_another_order_of_blocks_is_simulated() -> None:
+    pytest.importorskip("triton")
+    sample = FINDINGS / "block-order" / "fires.py"
+    finding = only(estimate(sample, device="H200"), "block-order")
+    assert finding.severity == "warning"
+    assert finding.proof is not None
+    name, value = finding.proof.change.split("=")
+    assert name == "GROUP_M"
+    options = Settings(settings={name: value})
+    then = estimate(sample, device="H200", settings=options, findings=False)
+    assert finding.proof.after["dram_read_bytes"] == then.counters["dram_read_bytes"]
+    assert finding.proof.after["time_us"] == then.time.predicted_us
+    assert finding.proof.before["dram_read_bytes"] > 2 * then.counters["dram_read_bytes"]
+    assert finding.numbers["distinct_bytes"] == 2 * (8192 + 8192) * 6144
+    assert finding.saves["time_us"] > 0.05 * finding.proof.before["time_us"]
+
+
+def test_the_order_does_not_matter_where_l2_holds_all() -> None:
+    traffic = product(M=2048, N=2048, K=2048, GROUP_M=1)
+    assert of(traffic.findings, "block-order") == []

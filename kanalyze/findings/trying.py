@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,7 +100,10 @@ def other_stages(facts: Facts) -> Iterator[Change]:
 
 
 def estimates(
-    facts: Facts, changes: Iterable[Change], least: float = 1.0, other_grid: bool = False
+    facts: Facts,
+    changes: Iterable[Change],
+    least: float = 1.0,
+    fits: Callable[[Facts, Facts], bool] = lambda now, then: True,
 ) -> Iterator[Tried]:
     """The changes that compile, whose launch can be estimated, and that do the same work.
 
@@ -108,15 +111,15 @@ def estimates(
         facts: the kernel and its launch.
         changes: what to try.
         least: the share of the operations that a change may not fall below.
-        other_grid: leave out what has as many blocks as now.
+        fits: whether a compilation is worth an estimate, told the kernel and that.
     """
     if facts.traffic is None:
         return
     for change in changes:
         other = facts.again(**change.changes)
-        if isinstance(other, str) or other.launch is None:
+        if isinstance(other, str):
             continue
-        if other_grid and math.prod(other.launch.grid) == math.prod(facts.traffic.grid):
+        if not fits(facts, other):
             continue
         traffic = facts.estimated(other)
         if not isinstance(traffic, str) and same_work(facts.traffic, traffic, least):
@@ -124,12 +127,22 @@ def estimates(
 
 
 def fastest(
-    facts: Facts, changes: Iterable[Change], least: float = 1.0, other_grid: bool = False
+    facts: Facts,
+    changes: Iterable[Change],
+    least: float = 1.0,
+    fits: Callable[[Facts, Facts], bool] = lambda now, then: True,
 ) -> Tried | None:
-    """The change with the shortest predicted time; None where none can be estimated."""
-    tried = estimates(facts, changes, least, other_grid)
+    """The change with the shortest predicted time (see `estimates`); None where there is none."""
+    tried = estimates(facts, changes, least, fits)
     known = [t for t in tried if t.traffic.time.predicted_us]
     return min(known, key=lambda t: t.traffic.time.predicted_us or math.inf, default=None)
+
+
+def _other_grid(now: Facts, then: Facts) -> bool:
+    """Whether the launch has another number of blocks."""
+    if now.launch is None or then.launch is None:
+        return False
+    return math.prod(now.launch.grid) != math.prod(then.launch.grid)
 
 
 def best_tiles(facts: Facts, factors: Sequence[float], least: float) -> Tried | None:
@@ -139,7 +152,7 @@ def best_tiles(facts: Facts, factors: Sequence[float], least: float) -> Tried | 
     for _ in range(2):
         before = best.change if best is not None else Change("", {})
         changes = [before.with_(c) for c in resized(best.facts if best else facts, factors)]
-        found = fastest(facts, changes, least, other_grid=True)
+        found = fastest(facts, changes, least, _other_grid)
         if found is None or now is None or gain(now, found.traffic) < WORTH:
             break
         best, now = found, found.traffic
