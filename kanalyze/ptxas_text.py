@@ -164,6 +164,11 @@ class _Function:
     facts: dict[str, int | float] = field(default_factory=dict)
     constants: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def open(self) -> bool:
+        """Whether it is a kernel whose registers are still to come."""
+        return self.kernel and "registers" not in self.facts
+
 
 class _Reader:
     """The statements of one text, in their order."""
@@ -172,8 +177,11 @@ class _Reader:
         self.starts = [0, *(m.end() for m in re.finditer("\n", text))]
         self.text = text
         self.functions: list[_Function] = []
+        self.last: dict[str, _Function] = {}  # by name
+        self.places: dict[str, list[int]] = {}  # all of a name
         self.entry: _Function | None = None
         self.named: _Function | None = None
+        self.used: _Function | None = None
         self.fatbin = architecture
         self.messages: list[tuple[int, Message]] = []
         self.unread: list[Unread] = []
@@ -194,8 +202,8 @@ class _Reader:
             self._stack(said, at)
         elif said["registers"]:
             self._used(found)
-        elif said["time"] and self.entry is not None:
-            self.entry.facts["compile_ms"] = float(said["time"])
+        elif said["time"] and self.used is not None:
+            self.used.facts["compile_ms"] = float(said["time"])
         elif said["fatbin"]:
             self.fatbin = said["fatbin"]
         elif said["dumped"]:
@@ -208,14 +216,16 @@ class _Reader:
     def _new(self, name: str, kernel: bool, tool: str, arch: str | None, at: int) -> _Function:
         function = _Function(name, kernel, tool, arch, at)
         self.functions.append(function)
+        self.last[name] = function
         return function
 
     def _properties(self, name: str, at: int) -> None:
-        entry = self.entry
-        if entry is not None and entry.name == name and "stack_bytes" not in entry.facts:
-            self.named = entry
+        """A function's name before its stack: an entry's, or a device function's."""
+        function = self.last.get(name)
+        if function is not None and function.open and "stack_bytes" not in function.facts:
+            self.named = function
             return
-        architecture = entry.architecture if entry is not None else None
+        architecture = self.entry.architecture if self.entry is not None else None
         self.named = self._new(name, False, "ptxas", architecture, at)
 
     def _stack(self, said: Mapping[str, str | None], at: int) -> None:
@@ -229,11 +239,11 @@ class _Reader:
 
     def _used(self, found: re.Match[str]) -> None:
         at = found.start()
-        open_ = [f for f in (self.entry, self.named) if f and "registers" not in f.facts]
-        if not open_:
-            self._skip(at, "no function was named before, or it has its registers already")
+        function = self._used_by()
+        if isinstance(function, str):
+            self._skip(at, function)
             return
-        function = open_[0]
+        self.used = function
         function.kernel = True
         function.facts["registers"] = int(found["registers"])
         for part in re.split(r",\s*", found["parts"])[1:]:
@@ -242,6 +252,27 @@ class _Reader:
                 self._skip(at, f"of '{part}' it is not known what it counts")
         if function.tool == "ptxas":  # ptxas leaves out what a function has none of
             function.facts.setdefault("shared_bytes", 0)
+
+    def _used_by(self) -> _Function | str:
+        """The function that registers belong to, or why it is not clear.
+
+        ptxas writes them right behind the function's properties (before CUDA 4: behind its name),
+        so that the lines of several processes (make -j) can be told apart by these.
+        """
+        named, entry = self.named, self.entry
+        if named is not None and named is not entry and named.open:
+            return named
+        if entry is not None and entry.open:
+            before = self.functions[-2] if len(self.functions) > 1 else None
+            if "stack_bytes" not in entry.facts and before is not None and before.open:
+                return (
+                    f"it belongs to '{before.name}' or to '{entry.name}': the lines of two "
+                    "compilations are mixed"
+                )
+            return entry
+        if named is not None and not named.kernel and "registers" not in named.facts:
+            return named
+        return "no function was named before, or it has its registers already"
 
     def _part(self, function: _Function, number: re.Match[str]) -> bool:
         value, what = int(number[1]) + int(number[2] or 0), number[3]
@@ -288,6 +319,8 @@ class _Reader:
         """Everything that was read."""
         of: dict[int, list[Message]] = {}
         general = []
+        for index, function in enumerate(self.functions):
+            self.places.setdefault(function.name, []).append(index)
         for at, message in self.messages:
             index = self._meant(at, message.function)
             if index is None:
@@ -304,9 +337,9 @@ class _Reader:
 
     def _meant(self, at: int, name: str | None) -> int | None:
         """The function that a message names: the next of that name, else the last before it."""
-        same = [i for i, f in enumerate(self.functions) if f.name == name]
-        behind = [i for i in same if self.functions[i].at > at]
-        return behind[0] if behind else same[-1] if same else None
+        same = self.places.get(name or "", [])
+        behind = bisect_right(same, at, key=lambda index: self.functions[index].at)
+        return same[min(behind, len(same) - 1)] if same else None
 
     def _usage(self, function: _Function, messages: Iterable[Message]) -> Usage:
         usage = Usage(

@@ -63,6 +63,8 @@ def test_text_gives_each_argument_its_index() -> None:
     result = CliRunner().invoke(cli, ["decode", "--explain", "kernel_0d1d2de3"])
     assert "specialization = 0:d 1:d 2:de 3:-" in result.stdout
     assert "argument 3 without d" in result.stdout
+    details = CliRunner().invoke(cli, ["decode", "--name", "kernel_0d1d2de3", "--details"])
+    assert "  remark    argument 3 without d" in details.stdout
     data = json.loads(
         CliRunner().invoke(cli, ["decode", "--name", "kernel_0d1d2de3", "--format", "json"]).stdout
     )

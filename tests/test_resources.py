@@ -93,6 +93,21 @@ def test_several_architectures_and_repetitions() -> None:
     assert len(ptxas_text.read(kernel() + kernel(registers=25)).usages) == 2
 
 
+def test_lines_of_several_processes() -> None:
+    """As make -j mixes them: what stands right behind a function's properties is the function's."""
+    a, b = kernel("a", 11, 8, 4).splitlines(True), kernel("b", 22, 16, 12).splitlines(True)
+    for order in ([a[0], b[0], *a[1:], *b[1:]], [b[0], a[0], *a[1:], *b[1:]]):
+        usages = {u.name: u for u in ptxas_text.read("".join(order)).usages}
+        assert set(usages) == {"a", "b"}
+        for name, registers, stack in (("a", 11, 8), ("b", 22, 16)):
+            assert (usages[name].registers, usages[name].stack_bytes) == (registers, stack)
+            assert usages[name].kernel
+    old = ENTRY.format("a") + ENTRY.format("b") + "Used 3 registers\nUsed 4 registers\n"
+    read = ptxas_text.read(old)
+    assert not read.usages
+    assert "belongs to 'a' or to 'b'" in read.unread[0].reason
+
+
 def test_old_sums_textures_and_what_is_not_known() -> None:
     used = "Used 16 registers, 60+56 bytes lmem, 44+40 bytes smem, 20 bytes cmem[1], 2 textures"
     usage = only(ENTRY.format("k") + f"ptxas info    : {used}\n")
@@ -292,3 +307,12 @@ def test_ptx_and_cubin_files(tmp_path: Path) -> None:
     result = run(str(broken))
     assert result.exit_code == 3
     assert "broken.ptx:3:" in result.stderr
+
+
+def test_order() -> None:
+    text = kernel("a", 10, 64) + kernel("b", 30, 8, 8) + kernel("c", 20)
+    for sort, names in {
+        "file": "abc", "registers": "bca", "spills": "bac", "stack": "abc", "shared": "abc"
+    }.items():  # fmt: skip
+        data = json.loads(run("-", "--sort", sort, "--format", "json", input=text).stdout)
+        assert "".join(k["name"] for k in data["kernels"]) == names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ _FATAL = ("error", "fatal")
               help="Exit 1 where a kernel has more registers.")  # fmt: skip
 @click.option("--max-spills", type=click.IntRange(0), metavar="BYTES",
               help="Exit 1 where spill stores and loads are more (0: no spills).")  # fmt: skip
+@click.option("--sort", type=click.Choice(["file", "registers", "spills", "stack", "shared"]),
+              default="file",
+              help="Order of the kernels, the most first.  [default: file]")  # fmt: skip
 @click.option("--match", metavar="REGEX", help="Only kernels in whose name this is found.")
 @options.output_options
 @options.pager_options
@@ -33,6 +37,7 @@ def command(
     files: tuple[str, ...],
     max_registers: int | None,
     max_spills: int | None,
+    sort: str,
     match: str | None,
     format_: str,
     color: str,
@@ -72,7 +77,7 @@ def command(
             code = max(code, error.exit_code)
             continue
         shown = "<stdin>" if name == "-" else name
-        texts.append((shown, _chosen(text, wanted)))
+        texts.append((shown, _chosen(text, wanted, sort)))
         skipped += [{"file": shown, "line": u.line, "reason": f"{u.text[:200]}: {u.reason}"}
                     for u in text.unread]  # fmt: skip
         for unread in text.unread:
@@ -113,14 +118,25 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--match '{match}' is no regular expression: {error}") from None
 
 
-def _chosen(text: Text, wanted: re.Pattern[str] | None) -> Text:
+def _chosen(text: Text, wanted: re.Pattern[str] | None, sort: str) -> Text:
+    """The functions asked for, in the order asked for."""
     from dataclasses import replace
 
-    from kanalyze.report.resources_text import shown_name
+    from kanalyze.report.resources_text import shown_name, spilled
 
-    if wanted is None:
-        return text
-    chosen = [u for u in text.usages if wanted.search(u.name) or wanted.search(shown_name(u))]
+    chosen = [
+        u
+        for u in text.usages
+        if wanted is None or wanted.search(u.name) or wanted.search(shown_name(u))
+    ]
+    if sort != "file":
+        values: dict[str, Callable[[Usage], int | None]] = {
+            "registers": lambda usage: usage.registers,
+            "spills": spilled,
+            "stack": lambda usage: usage.local_memory_bytes,
+            "shared": lambda usage: usage.shared_bytes,
+        }
+        chosen.sort(key=lambda usage: -(values[sort](usage) or 0))
     return replace(text, usages=tuple(chosen))
 
 

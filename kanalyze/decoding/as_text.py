@@ -177,6 +177,8 @@ def _details(page: Page, row: Row) -> None:
     page.line((row.name.name[:_NAME_MOST], "title"), hang=2)
     says = describe.describe(row.name)
     page.line((f"{row.name.family}: {row.op} {says}", ""), lead=[("  ", "")], hang=2)
+    for remark in row.name.remarks:
+        page.line((remark, ""), lead=[("  remark    ", "label")], hang=2)
     if row.operators:
         page.line((", ".join(row.operators), ""), lead=[("  called by ", "label")], hang=2)
     for problem in row.problems:
