@@ -319,8 +319,8 @@ class _Reader:
         """Everything that was read."""
         of: dict[int, list[Message]] = {}
         general = []
-        for index, function in enumerate(self.functions):
-            self.places.setdefault(function.name, []).append(index)
+        for place, function in enumerate(self.functions):
+            self.places.setdefault(function.name, []).append(place)
         for at, message in self.messages:
             index = self._meant(at, message.function)
             if index is None:
