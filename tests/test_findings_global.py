@@ -513,3 +513,34 @@ def test_a_pointer_that_is_misaligned_is_named(tmp_path: Path) -> None:
     traffic = kanalyze.estimate(ptx(tmp_path, copied(4)), other, device="H200", simulate=False)
     (finding,) = [f for f in traffic.findings if f.id == "misaligned-access"]
     assert "a itself lies 4 B behind a multiple of 32" in finding.message
+
+
+# ------------------------------------------------------------------ repeated loads
+
+
+def looped(times: int) -> str:
+    """Each block loads its 128 floats so many times."""
+    return (
+        "  .reg .pred %p<2>;\n  mad.lo.s32 %r4, %r2, 128, %r1;\n  mul.wide.u32 %rd5, %r4, 4;\n"
+        "  add.s64 %rd6, %rd3, %rd5;\n  mov.u32 %r5, 0;\n  mov.f32 %f0, 0f00000000;\n"
+        "$L1:\n  ld.global.f32 %f1, [%rd6];\n  add.f32 %f0, %f0, %f1;\n  add.s32 %r5, %r5, 1;\n"
+        f"  setp.lt.s32 %p1, %r5, {times};\n  @%p1 bra $L1;\n"
+        "  add.s64 %rd8, %rd4, %rd5;\n  st.global.f32 [%rd8], %f0;\n"
+    )
+
+
+@pytest.mark.parametrize(("times", "fires"), [(1, False), (2, False), (8, True)])
+def test_bytes_loaded_again_and_again(tmp_path: Path, times: int, fires: bool) -> None:
+    """64 blocks of 128 floats: 1,024 sectors once. Twice alone stays in L1, and binds nothing."""
+    findings = of_launch(ptx(tmp_path, looped(times)), "repeated-loads")
+    assert [f.numbers["times"] for f in findings] == ([times] if fires else [])
+    for finding in findings:
+        assert (finding.numbers["sectors"], finding.numbers["sectors_once"]) == (8192, 1024)
+        assert finding.numbers["bytes_per_block"] == 512
+        assert finding.saves == {"sectors": 7168, "bytes": 7168 * 32}
+        assert "can stay in L1" in finding.message
+
+
+def test_rows_that_begin_inside_a_sector_are_no_repeats(tmp_path: Path) -> None:
+    body = looped(1).replace("[%rd6]", "[%rd6+4]")
+    assert of_launch(ptx(tmp_path, body), "repeated-loads") == []

@@ -137,6 +137,9 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
         severity = _severity(facts, group, missing)
         return _finding(group, severity, message, widening.advice(facts, missing), wide, missing)
+    known = _alignment(group)
+    if known is not None and known[0] <= group.size:
+        return None  # whatever the arguments are; misaligned-access says it of a launch
     false = list(widening.untrue(facts, missing))
     names = ", ".join(grouping.named(facts, name) for name in false or missing)
     message = f"{_could(group, wide)}, as its lanes lie in a row, if {names} were divisible by 16"
@@ -267,13 +270,13 @@ def _in_one_thread(facts: Facts, narrow: Sequence[Group], said: set[int]) -> Ite
             beside.setdefault(key, []).append(group)
     found = [grouping.together(parts) if len(parts) > 1 else parts[0] for parts in beside.values()]
     for group in grouping.alike([group for group in found if group.run > 1]):
-        aligned, args = _alignment(group)
+        aligned, args = _alignment(group) or (1, {})
         wide = min(WIDEST, _rounded(group.size * group.run), aligned)
         if wide > group.size and group.stride is not None:
             yield _behind(group, wide, [a for a, c in args.items() if c % wide])
 
 
-def _alignment(group: Group) -> tuple[int, dict[str, int]]:
+def _alignment(group: Group) -> tuple[int, dict[str, int]] | None:
     """What divides the beginnings of all runs, and arguments with what they are multiplied by.
 
     Not counted are pointers, which are taken to be aligned, and arguments whose number is not
@@ -287,7 +290,7 @@ def _alignment(group: Group) -> tuple[int, dict[str, int]]:
     steps = apart.differences([access.address], extents, places)
     first = apart.start(access.address, extents)
     if steps is None or first is None or group.lanes is None:
-        return 1, {}
+        return None
     pointers = {name for name, c in first.terms.items() if c == 1}
     forms = [replace(first, terms={n: c for n, c in first.terms.items() if n not in pointers})]
     forms += [row[0] for row in steps]
