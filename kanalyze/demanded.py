@@ -17,9 +17,11 @@ from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass_launched import SassLaunched
 from kanalyze.timing import pipes
+from kanalyze.timing.chain import chain
 from kanalyze.timing.model import Demand
 from kanalyze.totals import Totals
 
+_LANES = 32
 _WARPS_OF_A_GROUP = 4
 _SECTORS_OF_A_WAVEFRONT = 4
 _THROUGH_L1 = 0.9
@@ -62,7 +64,19 @@ def demand(
         if rate is None:
             return f"the rate of the tensor cores of {device.name} for {kind} is not known"
         cycles["tensor"] = cycles.get("tensor", 0.0) + number / rate
-    return Demand(cycles, sectors, _chained(code))
+    blocks = math.prod(code.launch.grid)
+    warps = blocks * -(-math.prod(code.launch.block) // _LANES)
+    alone = chain(code.cfg, runs(code), warps)
+    spilled = local(code)
+    return Demand(
+        cycles,
+        sectors,
+        alone.cycles * blocks,
+        alone.waits,
+        alone.local_waits * blocks,
+        spilled.read + spilled.written,
+        _alternates(code),
+    )
 
 
 def local(code: SassLaunched) -> Local:
@@ -103,10 +117,25 @@ def unrolled(totals: Totals, code: SassLaunched) -> int:
 
 
 def _executed(code: SassLaunched) -> Iterator[tuple[SassInstruction, int]]:
-    for index, runs in code.block_runs.items():
-        if runs.warps:
-            for instruction in code.cfg.blocks[index].instructions:
-                yield instruction, runs.warps
+    """Instructions with how many warps execute them."""
+    for index, warps in runs(code):
+        for instruction in code.cfg.blocks[index].instructions:
+            yield instruction, warps
+
+
+def runs(code: SassLaunched) -> Iterator[tuple[int, int]]:
+    """Blocks with how many warps execute them.
+
+    Where data decide, a warp is taken to go both ways: its threads seldom agree. A block whose runs
+    are not known counts as often as the next one that dominates it.
+    """
+    for index in code.block_runs:
+        at: int | None = index
+        while at is not None and (at not in code.block_runs or code.block_runs[at].warps is None):
+            at = code.cfg.idom.get(at)
+        warps = code.block_runs[at].warps if at is not None else None
+        if warps:
+            yield index, warps
 
 
 def _tensor(totals: Totals, cfg: Cfg) -> Iterator[tuple[ir.Instruction, int]]:
@@ -133,10 +162,8 @@ def _copied(costs: Iterable[Cost]) -> float:
     return total
 
 
-def _chained(code: SassLaunched) -> int:
-    """Iterations, over all blocks, of loops with both tensor and special-function instructions."""
-    warps = math.prod(code.launch.block) / 32
-    total = 0.0
+def _alternates(code: SassLaunched) -> bool:
+    """Whether a loop has both tensor and special-function instructions: one waits for the other."""
     for loop in code.cfg.loops:
         names = {
             instruction.base
@@ -144,5 +171,5 @@ def _chained(code: SassLaunched) -> int:
             for instruction in code.cfg.blocks[index].instructions
         }
         if "MUFU" in names and any(name.endswith(("GMMA", "MMA")) for name in names):
-            total += (code.block_runs[loop.header].warps or 0) / max(1.0, warps)
-    return round(total)
+            return True
+    return False

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
-from kanalyze.demanded import demand, local, unrolled
+from kanalyze.demanded import demand, local, runs, unrolled
 from kanalyze.describe import Description
 from kanalyze.devices import Device
 from kanalyze.memory import streams
 from kanalyze.memory.local import with_local
 from kanalyze.memory.parameters import Machine, NoParameterError, Parameter, machine
 from kanalyze.memory.results import COUNTERS, Known, Work, whole
+from kanalyze.memory.stores import rewrites
 from kanalyze.memory.streams import past_l1
 from kanalyze.models import tensor
 from kanalyze.models.coalescing import SECTOR
@@ -31,7 +32,8 @@ _CARVEOUT_ROOM = 1.6
 _SMALL = 32 << 10
 
 
-WHAT_IF = {"hbm": "hbm_rate", "l2": "l2_rate", "link": "link_rate", "clock": "clock",
+WHAT_IF = {"hbm": "hbm_rate", "l2": "l2_rate", "fabric": "fabric_rate", "link": "link_rate",
+           "clock": "clock",
            "tensor": "tensor_share", "issue": "issue_share"}  # fmt: skip
 """What can be scaled, and the parameter that it stands for."""
 
@@ -91,6 +93,7 @@ def predict(
     except TooLargeError:
         return "too many different accesses to simulate"
     blocks = math.prod(launched.launch.grid)
+    threads = math.prod(launched.launch.block)
     if isinstance(given.code, str):
         return given.code
     names = ("global_load_sectors", "global_store_sectors")
@@ -98,6 +101,8 @@ def predict(
     asked = demand(given.totals, given.code, given.description.cfg, sectors, device)
     if isinstance(asked, str):
         return asked
+    if not asked.cycles.get("tensor"):
+        chip = chip.light()
     together = unrolled(given.totals, given.code) if not stream.depth else 1
     if together > 1:
         stream = streams.coarser(stream, together)
@@ -107,23 +112,26 @@ def predict(
             stream,
             spilled.read / blocks,
             spilled.written / blocks,
-            given.local_bytes * math.prod(launched.launch.block),
+            given.local_bytes * threads,
             given.per_sm * chip.sms,
         )
     from kanalyze.memory import model  # compiled code
 
-    total, by_tensor = sm_work(asked, chip, blocks, given.per_sm)
+    room = l1_bytes(device, given.per_sm, given.shared_bytes)
+    in_l1 = given.local_bytes * threads * given.per_sm <= room
+    total, by_tensor = sm_work(asked, chip, blocks, given.per_sm, in_l1)
     found = model.estimate(
         stream,
         _known(given),
-        Work(total, by_tensor),
+        Work(total, by_tensor, asked.waits, -(-threads // 32)),
         chip,
         given.per_sm,
-        l1_bytes(device, given.per_sm, given.shared_bytes),
+        room,
     )
     usual = whole(found.usual)
     atomics = given.counters.get("global_atomic_sectors") or 0
     counters = {**usual, "l1_miss_sectors": usual["l1_miss_sectors"] + atomics}
+    moved = {**counters, "fabric_sectors": found.usual.fabric_sectors}
     waits = 0 if stream.depth else len(set(stream.burst[stream.kind == streams.READ].tolist()))
     interval: dict[str, tuple[int, int]] = {}
     for name in COUNTERS:
@@ -133,7 +141,7 @@ def predict(
     return Prediction(
         counters=counters,
         interval=interval,
-        times=times(asked, counters, found.usual.end_us, chip, blocks, given.per_sm, waits),
+        times=times(asked, moved, found.usual.end_us, chip, blocks, given.per_sm, waits),
         time_interval=found.interval("end_us"),
         assumptions=_assumptions(given, chip, len(found.runs), found.rate, bool(interval)),
     )
@@ -153,7 +161,7 @@ def _assumptions(
         said.append("ranges: how far blocks drift apart, which depends on the chip and the code")
     code = given.code
     if not isinstance(code, str) and code.instructions_executed.value is None:
-        said.append("time: instructions that depend on data are left out of it")
+        said.append("time: where data decide, warps are taken to go both ways")
     if not chip.checked:
         said.append(
             f"the memory model was never compared with counters of {chip.device.name}: its"
@@ -179,6 +187,7 @@ def _known(given: Given) -> Known:
         read=(given.read_bytes or 0) // SECTOR,
         written=(given.write_bytes or 0) // SECTOR,
         uncached=uncached,
+        rewrites=1.0 if isinstance(given.code, str) else rewrites(given.code.cfg, runs(given.code)),
     )
 
 

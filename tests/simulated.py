@@ -15,7 +15,7 @@ READ, WRITE, ATOMIC = 0, 1, 2
 
 _RATES = {
     "l1_latency": 20.0, "l2_latency": 250.0, "hbm_latency": 350.0, "l2_rate": 1e6, "hbm_rate": 1e6,
-    "link_rate": 1e6, "atomic_rate": 1e6, "power": 12.0,
+    "fabric_rate": 1e6, "link_rate": 1e6, "atomic_rate": 1e6, "power": 12.0,
 }  # fmt: skip
 
 
@@ -55,6 +55,9 @@ def program_of(
     depth: int = 0,
     work: float | Sequence[float] = 0.0,
     homes: int = 1,
+    rewrites: float = 1.0,
+    again: float = 0.0,
+    together: float = 1.0,
 ) -> simulate.Program:
     """A program from what each block asks for: bursts of asks.
 
@@ -83,6 +86,9 @@ def program_of(
         np.cumsum([0, *(len(burst) for burst in shape)]).astype(np.int64),
         depth,
         np.broadcast_to(np.asarray(work, float), len(shape)).copy(),
+        rewrites,
+        again,
+        together,
         Lines(np.array(starts), line % sets, line // 3 % homes, line, np.array(masks, np.int64)),
     )
 
@@ -95,7 +101,7 @@ def ask(
     one = np.array([line], np.int64)
     program = simulate.Program(
         np.zeros((1, 1), np.int32), np.array([kind]), np.array([cached or kind == WRITE]),
-        np.array([0, 1]), 0, np.zeros(1),
+        np.array([0, 1]), 0, np.zeros(1), 1.0, 0.0, 1.0,
         Lines(np.array([0, 1]), one * 0 + where, one * 0 + home, one, one * 0 + mask),
     )  # fmt: skip
     given = (program, chip, caches, queues, counts, sm, 0, 0, float(now), int(clock))

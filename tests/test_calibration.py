@@ -180,7 +180,7 @@ def test_a_launch_that_depends_on_no_rate() -> None:
     tiny = compile_kernel("gelu", settings={"n": 4096})
     assert "hardly depends" in str(rate_of(3.5, device("H200"), tiny, {}))
     made = compile_kernel("gelu", settings={"n": 1 << 24})
-    assert "no hbm_rate makes" in str(rate_of(1e-3, device("H200"), made, {}))
+    assert "no fabric_rate makes" in str(rate_of(1e-3, device("H200"), made, {}))
 
 
 # ---------------------------------------------------------------- the file
@@ -299,11 +299,11 @@ def test_what_it_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         assert blocks == 132
         return float(np.interp(size, list(curve), list(curve.values())))
 
-    small = (replace(launches()[0], settings={"n": 1 << 24, "tanh": 0}),)
+    small = (replace(launches()[0], settings={"n": 1 << 25, "tanh": 0}),)
     for module in (calibrate, calibrating):
         monkeypatch.setattr(module, "launches", lambda: small)
     monkeypatch.setattr(calibrate, "_cyclic", cyclic)
-    monkeypatch.setattr(calibrate, "_time", lambda *_: 35.0)
+    monkeypatch.setattr(calibrate, "_time", lambda *_: 70.0)
     target = tmp_path / "own.toml"
     result = run("device", "--calibrate", "-o", target)
     assert result.exit_code == 0, result.output

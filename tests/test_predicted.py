@@ -261,7 +261,7 @@ def test_a_faster_part_never_makes_it_slower() -> None:
     twice = run(case, what_if={"hbm": 2.0})
     bounds, before = twice.time.bounds_us, estimated(case).time.bounds_us
     assert bounds["hbm"] == pytest.approx((before["hbm"] or 0) / 2, rel=0.01)
-    assert time_of(twice) < 0.9 * usual
+    assert time_of(run(case, what_if={"hbm": 2.0, "fabric": 2.0})) < 0.9 * usual
     assert any("what if: hbm_rate 2 x" in text for text in twice.assumptions)
 
 
@@ -269,7 +269,7 @@ def test_the_clock_scales_what_runs_on_the_sms() -> None:
     usual, fast = estimated("matmul_tiled_500"), run("matmul_tiled_500", what_if={"clock": 2.0})
     for name, value in usual.time.bounds_us.items():
         assert value is not None
-        if name in ("hbm", "l2", "latency", "launch", "link"):
+        if name in ("hbm", "l2", "fabric", "latency", "launch", "link"):
             continue
         assert fast.time.bounds_us[name] == pytest.approx(value / 2)
 

@@ -11,6 +11,7 @@ import pytest
 from kanalyze.memory import levels, simulate
 from kanalyze.memory.levels import (
     COUNTS,
+    FABRIC,
     HBM_READ,
     HBM_WRITE,
     L1_ASKED,
@@ -288,3 +289,48 @@ def test_events_come_in_order() -> None:
             number = simulate._push(events, number, time, turn)
             waiting.append(time)
         assert number == len(waiting)
+
+
+# ---------------------------------------------------------------- dispatch, waits, writes
+
+
+def test_blocks_are_given_out_one_after_the_other() -> None:
+    """200 empty blocks on 10 SMs: those behind the first ten come 5 ns apart."""
+    program = program_of([[EMPTY]] * 200)
+    chip = chip_of(range(10), dispatch=5.0)
+    end, _, _ = simulated(program, chip)
+    assert end == pytest.approx(190 * 5.0, rel=0.02)
+
+
+def test_a_warp_that_waits_again_waits_as_long_as_what_it_waits_for() -> None:
+    one: list[list[Ask]] = [[(READ, True, [(7, 15)])]]
+    chip = chip_of()
+    once, _, _ = simulated(program_of([one]), chip)
+    twice, _, _ = simulated(program_of([one], again=1.0), chip)
+    assert twice - once == pytest.approx(20 + 250 + 350)  # L1, L2, HBM
+    both: list[list[Ask]] = [*one, [(READ, True, [(7, 15)])]]
+    hits, _, _ = simulated(program_of([both], again=1.0), chip)
+    assert hits - twice == pytest.approx(2 * 20, abs=0.01)  # the second burst finds all in L1
+
+
+def test_sectors_that_are_stored_to_again_are_written_again() -> None:
+    block: list[list[Ask]] = [[(WRITE, False, [(line, 15) for line in range(30)])]]
+    chip = chip_of([0, 0], sides=2)
+    _, once, _ = simulated(program_of([block], homes=2), chip)
+    _, more, _ = simulated(program_of([block], homes=2, rewrites=2.5), chip)
+    assert once[L2_WRITE] == 120
+    assert more[L2_WRITE] == 300
+    assert more[FABRIC] == 2.5 * once[FABRIC] > 0
+    assert more[RESIDUE] == once[RESIDUE]
+
+
+def test_what_passes_between_the_sides_takes_its_time() -> None:
+    block: list[list[Ask]] = [[(READ, False, [(line, 15)])] for line in range(200)]
+    usual, counts, _ = simulated(program_of([block], sets=256, homes=2), chip_of([1], sides=2),
+                                 l2_sets=256)  # fmt: skip
+    slow, _, _ = simulated(
+        program_of([block], sets=256, homes=2), chip_of([1], sides=2, fabric_rate=0.01),
+        l2_sets=256,
+    )  # fmt: skip
+    assert counts[FABRIC] > 200
+    assert slow > 32 * counts[FABRIC] / 0.01 > 3 * usual

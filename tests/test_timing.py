@@ -28,7 +28,7 @@ CORPUS = ROOT.parent / "shared" / "ptx" / "corpus.tar.gz"
 
 # ---------------------------------------------------------------- bounds by hand
 
-RATES = bounds.Rates(hbm=4000.0, l2=10000.0, link=100.0, clock=1.5, sms=4)
+RATES = bounds.Rates(hbm=4000.0, l2=10000.0, fabric=2000.0, link=100.0, clock=1.5, sms=4)
 
 
 def test_bounds_by_hand() -> None:
@@ -38,6 +38,7 @@ def test_bounds_by_hand() -> None:
     assert bounds.on_busiest(60.0, 6, RATES) == pytest.approx(20.0)
     assert bounds.on_busiest(60.0, 8, RATES) == pytest.approx(15.0)
     assert bounds.on_busiest(60.0, 1, RATES) == pytest.approx(60.0)
+    assert bounds.fabric(62_500.0, RATES) == pytest.approx(1.0)  # 2 MB at 2 TB/s
     assert bounds.links(9375.0, 8, RATES) == pytest.approx(0.75)  # 300 kB, a quarter at 100 GB/s
     assert bounds.cycles(12_000.0, 1.0, 8, RATES) == pytest.approx(2.0)  # 3,000 at 1.5 GHz
     assert bounds.cycles(12_000.0, 0.5, 8, RATES) == pytest.approx(4.0)
@@ -59,8 +60,8 @@ def test_the_largest_bound_is_the_diagnosis() -> None:
     chip = machine(device("H200"))
     asked = Demand({"fma": 1e6, "tensor": 4e7}, 0.0)
     nothing = dict.fromkeys(
-        ("l2_read_sectors", "l2_write_sectors", "l1_miss_sectors", "dram_read_bytes",
-         "dram_write_bytes"), 0.0,
+        ("l2_read_sectors", "l2_write_sectors", "l1_miss_sectors", "fabric_sectors",
+         "dram_read_bytes", "dram_write_bytes"), 0.0,
     )  # fmt: skip
     moved = {**nothing, "dram_read_bytes": 4.4e8}
     found = times(asked, moved, 50.0, chip, 1320, 2, 0)
@@ -85,6 +86,38 @@ def test_the_work_of_the_sms_is_that_of_the_busiest_pipe() -> None:
     assert by_tensor
     total, _ = sm_work(Demand({"fma": 10.0}, 8e6), chip, 132, 4)
     assert total == pytest.approx(2e6 / chip.clock)  # 4 sectors a clock
+
+
+def test_one_warp_alone_sets_the_pace_where_few_blocks_share_an_sm() -> None:
+    chip = machine(device("H200"))
+    asked = Demand({"fma": 1e6}, 0.0, alone=8e6)
+    few, _ = sm_work(asked, chip, 132, 4)  # a block on each SM
+    assert few == pytest.approx(8e6 / chip.clock)
+    many, _ = sm_work(asked, chip, 1320, 4)
+    assert many == pytest.approx(2e6 / chip.clock)  # four hide each other's waits
+
+
+def test_tensor_instructions_that_wait_add_up() -> None:
+    chip = machine(device("H200"))
+    cycles = {"tensor": 9e5, "issue": 1e5}
+    apart, by_tensor = sm_work(Demand(cycles, 0.0, alone=2e5), chip, 132, 1)
+    assert by_tensor
+    waiting, by_tensor = sm_work(Demand(cycles, 0.0, alone=2e5, alternates=True), chip, 132, 1)
+    assert not by_tensor
+    most = 9e5 / chip["tensor_share"] / chip.clock
+    chain = chip["chain_tensor"] * most + 2e5 / chip.clock
+    power = chip["chain_power"]
+    assert apart == pytest.approx(most)
+    assert waiting == pytest.approx((most**power + chain**power) ** (1 / power))
+
+
+def test_without_tensor_cores_the_clock_stays_up() -> None:
+    chip = machine(device("H200"))
+    light = chip.light()
+    assert light.clock == pytest.approx(1.98 * chip["clock_share_light"])
+    assert light.clock > chip.clock
+    assert light["link_rate"] / chip["link_rate"] == pytest.approx(light.clock / chip.clock)
+    assert light["hbm_rate"] == chip["hbm_rate"]
 
 
 # ---------------------------------------------------------------- pipes

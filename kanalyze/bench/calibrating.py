@@ -29,8 +29,8 @@ _CLOSE = 0.003  # of the measured time
 _MOST_TURNS = 8
 _BINDS = 0.3  # the least change of the time for one of the rate, both relative
 _TRIED = 0.9
-RATES = ("hbm_rate", "l2_rate", "link_rate", "tensor_share", "shared_share", "issue_share",
-         "pipe_share")  # fmt: skip
+RATES = ("hbm_rate", "l2_rate", "fabric_rate", "link_rate", "tensor_share", "shared_share",
+         "issue_share", "pipe_share")  # fmt: skip
 """The parameters that a launch may be solved for."""
 _HIT_SHARE = 0.5  # of the nominal size: what is smaller is taken to hit
 _MISS_SHARE = 1.4  # what is larger, to miss

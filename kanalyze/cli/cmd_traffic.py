@@ -57,7 +57,7 @@ def _factors(
     multiple=True,
     metavar="WHAT=FACTOR",
     callback=_factors,
-    help="Estimate with another rate: hbm=2x, l2, link, clock, tensor or issue.",
+    help="Estimate with another rate: hbm=2x, l2, fabric, link, clock, tensor or issue.",
 )
 @click.option(
     "--calibration",

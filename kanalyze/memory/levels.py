@@ -31,8 +31,9 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 # places in the counts; all but EVICTED are sectors
-L1_ASKED, L1_MISSES, UNCACHED, L2_READ, L2_WRITE, HBM_READ, HBM_WRITE, RESIDUE, EVICTED = range(9)
-COUNTS = 9
+(L1_ASKED, L1_MISSES, UNCACHED, L2_READ, L2_WRITE, FABRIC, HBM_READ, HBM_WRITE, RESIDUE,
+ EVICTED) = range(10)  # fmt: skip
+COUNTS = 10
 _COALESCER_ENTRIES = 1 << 12
 
 
@@ -177,5 +178,6 @@ def written(
     cache.valid[home, where, way] |= mask
     cache.dirty[home, where, way] |= mask
     if home != side:
+        counts[FABRIC] += sectors(mask)
         way = way_of(cache, side, where, line, clock, time, counts)
         cache.valid[side, where, way] |= mask

@@ -178,6 +178,7 @@ class _Model:
         )
         if self.stream.depth:  # blocks of an SM hide each other's waits at barriers
             work = np.maximum(work, (work + self.machine["sync"]) / self.per_sm)
+        again = self._again()
         return simulate.Program(
             stream.tiles_of,
             stream.kind,
@@ -185,8 +186,22 @@ class _Model:
             np.searchsorted(stream.burst, np.arange(self.bursts + 1)).astype(np.int64),
             stream.depth,
             work,
+            self.known.rewrites,
+            again,
+            self.work.warps * (1.0 + again),
             self.sampled,
         )
+
+    def _again(self) -> float:
+        """Waits of a warp for each burst that its block reads, besides the first."""
+        if self.stream.depth or not self.work.waits:
+            return 0.0
+        reads = self.stream.tiles_of[:, self.stream.kind == READ] >= 0
+        bursts = self.stream.burst[self.stream.kind == READ]
+        of_block = sum(
+            float(reads[:, bursts == burst].any(axis=1).mean()) for burst in np.unique(bursts)
+        )
+        return max(0.0, self.work.waits / of_block - 1.0) if of_block else 0.0
 
     def _chip(self, age: float, seed: int) -> simulate.Chip:
         machine = self.machine
@@ -201,15 +216,17 @@ class _Model:
             rate=float(self.rate),
             fill=int(machine["fill_bytes"]),
             l1_latency=machine["l1_latency"],
-            l2_latency=machine["l2_latency"],
+            l2_latency=machine["l2_latency"] + (machine["queues"] if self.stream.depth else 0.0),
             hbm_latency=machine["hbm_latency"],
             l2_rate=machine["l2_rate"],
             hbm_rate=machine["hbm_rate"],
+            fabric_rate=machine["fabric_rate"],
             link_rate=machine["link_rate"],
             atomic_rate=machine["atomic_rate"],
             window=machine["window"],
             launch=machine["launch"],
             gap=machine["gap"],
+            dispatch=machine["dispatch"],
             age=age,
             block_jitter=machine["block_jitter"],
             burst_jitter=machine["burst_jitter"],
@@ -233,6 +250,7 @@ class _Model:
             l1_miss_sectors=misses,
             l2_read_sectors=counts[levels.L2_READ] * scale * (misses / passed if passed else 1.0),
             l2_write_sectors=counts[levels.L2_WRITE] * scale,
+            fabric_sectors=counts[levels.FABRIC] * scale,
             dram_read_bytes=32 * counts[levels.HBM_READ] * read_scale,
             dram_write_bytes=max(0.0, written - dirty) + self.machine["dirty_before"] * full,
             end_us=end_us / self.share,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ _FILE = Path(__file__).with_name("machine.toml")
 _COALESCES = ("sm_90", "sm_100", "sm_103")
 _SMS_OF_GPC = 18
 _L2_OVER_HBM = 3.0  # 2.5 to 6.5 on the GPUs of the table of which both are known
+_FABRIC_OVER_L2 = 0.22
 _SCALED = ("clock", "sides", "l2_bytes_per_side", "gpcs", "hbm_rate", "link_rate", "l2_rate",
-           "atomic_rate")  # fmt: skip
+           "fabric_rate", "atomic_rate")  # fmt: skip
 
 
 class NoParameterError(KanalyzeError):
@@ -74,6 +75,16 @@ class Machine:
         """The GPC of each SM, in the order in which blocks are given out."""
         sizes = self.parameters["gpcs"].value
         return np.repeat(np.arange(len(sizes)), sizes).astype(np.int64)
+
+    def light(self) -> Machine:
+        """The same without load on the tensor cores: at the clock that it then keeps."""
+        ratio = self["clock_share_light"] / self["clock_share"]
+        faster = {
+            name: Parameter(given.value * ratio, given.origin, given.note)
+            for name in ("clock", "link_rate")
+            if (given := self.parameters[name])
+        }
+        return replace(self, parameters=self.parameters | faster)
 
     @property
     def checked(self) -> bool:
@@ -150,6 +161,8 @@ def _scaled(device: Device, common: dict[str, Parameter]) -> dict[str, Parameter
     else:
         rate = _L2_OVER_HBM * float(found["hbm_rate"].value)
         found["l2_rate"] = Parameter(rate, "guess", f"{_L2_OVER_HBM:g} x hbm_rate")
+    rate = _FABRIC_OVER_L2 * float(found["l2_rate"].value)
+    found["fabric_rate"] = Parameter(rate, "guess", "as on the H200")
     found["atomic_rate"] = Parameter(found["l2_rate"].value / 10, "guess", "as on the H200")
     return found
 

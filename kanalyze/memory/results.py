@@ -15,22 +15,26 @@ _NOTICED = 0.1  # of all HBM bytes
 class Work:
     """What a launch needs besides memory: ns of an SM for all blocks; 0 where it is not known.
 
-    ``tensor``: the tensor cores are the busiest.
+    ``tensor``: the tensor cores are the busiest. ``waits``: how often a warp waits for what it
+    reads from global memory, one wait after the other; a block has ``warps``.
     """
 
     total_ns: float
     tensor: bool
+    waits: float = 0.0
+    warps: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """Sectors of the launch that are known exactly: distinct ones read and written, and requests
-    for what bypasses L1.
+    for what bypasses L1. A sector is written ``rewrites`` times.
     """
 
     read: int
     written: int
     uncached: int
+    rewrites: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Moved:
     l1_miss_sectors: float
     l2_read_sectors: float
     l2_write_sectors: float
+    fabric_sectors: float
     dram_read_bytes: float
     dram_write_bytes: float
     end_us: float

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from kanalyze.memory import levels
 from kanalyze.memory.compiled import compiled, making_arrays
 from kanalyze.memory.levels import (
+    FABRIC,
     HBM_READ,
     HBM_WRITE,
     L1,
@@ -50,7 +51,9 @@ class Program(NamedTuple):
     """What blocks ask for: ``tiles_of[block, column]``, -1 for nothing.
 
     ``kind`` of a column is READ, WRITE or ATOMIC; burst ``b`` has the columns ``first[b]`` to
-    ``first[b + 1]``; ``work[b]`` is the time (ns) of an SM that it takes if it has any tile.
+    ``first[b + 1]``; ``work[b]`` is the time (ns) of an SM that it takes if it has any tile. A
+    sector that is stored to is written ``rewrites`` times. A warp waits for a burst ``again`` times
+    more, one wait after the other, at a time for one line in ``together`` of the burst's.
     """
 
     tiles_of: npt.NDArray[np.int32]
@@ -59,6 +62,9 @@ class Program(NamedTuple):
     first: Ints
     depth: int
     work: Floats
+    rewrites: float
+    again: float
+    together: float
     lines: Lines
 
 
@@ -81,11 +87,13 @@ class Chip(NamedTuple):
     hbm_latency: float
     l2_rate: float
     hbm_rate: float
+    fabric_rate: float
     link_rate: float
     atomic_rate: float
     window: float
     launch: float
     gap: float
+    dispatch: float
     age: float
     block_jitter: float
     burst_jitter: float
@@ -101,9 +109,10 @@ class Caches(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """When what is shared is free again: (HBM, L2), and each SM's link.
+    """When what is shared is free again: (HBM, L2, what gives out blocks, what joins the sides of
+    L2), and each SM's link.
 
-    ``means`` are running means of the sectors that a burst moves through L2 and HBM.
+    ``means`` are running means of the sectors that a burst moves through L2, HBM and between sides.
     """
 
     free: Floats
@@ -203,6 +212,7 @@ def _read(
         cache.valid[side, where, way] |= mask
         if lacking == 0:
             return float(max(arrival, cache.ready[side, where, way]))
+        counts[FABRIC] += levels.sectors(lacking)
     way = levels.way_of(cache, home, where, line, clock, now, counts)
     missing = mask & ~cache.valid[home, where, way]
     if missing:
@@ -223,8 +233,10 @@ def _ask(
     lines = program.lines
     done = now
     reads = False
+    asked, beyond, far = 0, 0, 0  # lines; those that L1 did not have, nor L2
     before = counts[L2_READ] + counts[L2_WRITE]
     moved = counts[HBM_READ] + counts[HBM_WRITE]
+    crossed = counts[FABRIC]
     for column in range(program.first[burst], program.first[burst + 1]):
         tile = program.tiles_of[block, column]
         if tile < 0:
@@ -245,12 +257,18 @@ def _ask(
                 counts[UNCACHED] += levels.sectors(mask)
             if mask == 0:
                 done = max(done, now + chip.l1_latency)
+                asked += 1
             elif kind == READ:
                 reads = True
+                fetched = counts[HBM_READ]
                 done = max(
                     done,
                     _read(chip, caches, queues, counts, sm, home, where, line, mask, clock, now),
                 )
+                asked += 1
+                beyond += 1
+                if counts[HBM_READ] > fetched:
+                    far += 1
             else:
                 counts[L2_WRITE] += levels.sectors(mask)
                 if kind == ATOMIC:
@@ -266,10 +284,13 @@ def _ask(
                     caches.l2.valid[home, where, way] |= mask
                     caches.l2.dirty[home, where, way] |= mask
                 else:
+                    across = counts[FABRIC]
                     levels.written(
                         caches.l2, home, chip.side[sm] if chip.sides > 1 else 0, where, line, mask,
                         clock, now, counts,
                     )  # fmt: skip
+                    counts[FABRIC] += (counts[FABRIC] - across) * (program.rewrites - 1.0)
+                    counts[L2_WRITE] += levels.sectors(mask) * (program.rewrites - 1.0)
             evicted = counts[HBM_WRITE] - evicted
             if evicted > 0:
                 queues.free[0] = (
@@ -279,13 +300,23 @@ def _ask(
     through_hbm = counts[HBM_READ] + counts[HBM_WRITE] - moved
     scale = 32.0 * chip.rate
     queues.free[1] = max(queues.free[1], now) + scale * (through_l2 + through_hbm) / chip.l2_rate
+    across = counts[FABRIC] - crossed
+    queues.free[3] = max(queues.free[3], now) + scale * across / chip.fabric_rate
     queues.link[sm] = max(queues.link[sm], now) + scale * through_l2 / chip.link_rate
     if reads:
         if program.depth == 0:
-            done = max(done, queues.free[1] + chip.l2_latency)
+            done = max(done, max(queues.free[1], queues.free[3]) + chip.l2_latency)
         done = max(done, queues.link[sm] + chip.l2_latency)
+    if asked > 0 and program.again > 0.0:
+        number = max(1.0, asked * chip.rate / program.together)
+        done += program.again * (
+            chip.l1_latency
+            + chip.l2_latency * (1.0 - (1.0 - beyond / asked) ** number)
+            + chip.hbm_latency * (1.0 - (1.0 - far / asked) ** number)
+        )
     queues.means[0] += (through_l2 + through_hbm - queues.means[0]) * _MEMORY
     queues.means[1] += (through_hbm - queues.means[1]) * _MEMORY
+    queues.means[2] += (across - queues.means[2]) * _MEMORY
     return done, clock
 
 
@@ -305,10 +336,8 @@ def _work(
     work = alone * slowness * (1.0 + chip.burst_jitter * np.random.standard_normal())
     if program.depth > 0:
         scale = 32.0 * chip.rate * active
-        others = (
-            max(queues.means[0] * scale / chip.l2_rate, queues.means[1] * scale / chip.hbm_rate)
-            / alone
-        )
+        slowest = max(queues.means[0] / chip.l2_rate, queues.means[1] / chip.hbm_rate)
+        others = max(slowest, queues.means[2] / chip.fabric_rate) * scale / alone
         if others > _NOTICED:
             work *= (1.0 + others**chip.power) ** (1.0 / chip.power)
     return max(work, 1e-3)
@@ -357,7 +386,7 @@ def run(program: Program, chip: Chip, caches: Caches, counts: Floats, seed: int)
     bursts = len(program.first) - 1
     number, sms = len(chip.slot_sm), len(chip.gpc)
     ring = program.depth + 2
-    queues = Queues(np.zeros(2), np.zeros(sms), np.zeros(2))
+    queues = Queues(np.zeros(4), np.zeros(sms), np.zeros(3))
     slots = Slots(
         np.full(number, -1), np.zeros(number, np.int64), np.zeros(number, np.int64),
         np.zeros(number), np.zeros(number), np.ones(number),
@@ -423,7 +452,8 @@ def run(program: Program, chip: Chip, caches: Caches, counts: Floats, seed: int)
                         slots.block[slot] = given
                         slots.burst[slot] = -1
                         given += 1
-                        heap = _push(events, heap, now + chip.gap, slot)
+                        queues.free[2] = max(queues.free[2], now) + chip.dispatch
+                        heap = _push(events, heap, queues.free[2] + chip.gap, slot)
                     continue
                 upto = burst + 1
             slots.burst[slot] = burst

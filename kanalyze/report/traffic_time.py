@@ -12,7 +12,8 @@ Line = tuple[str, Sequence[Segment]]
 Unknown = Callable[[str], Segment]
 NAMES = ("l1_miss_sectors", "l2_read_sectors", "l2_write_sectors", "dram_read_bytes",
          "dram_write_bytes")  # fmt: skip
-_BOUNDS = {"hbm": "HBM", "l2": "L2", "l1": "L1", "link": "links between SMs and L2", "fp32": "FP32",
+_BOUNDS = {"hbm": "HBM", "l2": "L2", "l1": "L1", "fabric": "L2 fabric",
+           "link": "links between SMs and L2", "fp32": "FP32",
            "alu": "ALU", "sfu": "special functions", "lsu": "load/store unit", "fp64": "FP64",
            "tensor": "tensor cores", "issue": "issue slots", "shared": "shared memory",
            "int_multiply": "integer multiply", "uniform": "uniform datapath",

@@ -24,6 +24,7 @@ class Rates:
 
     hbm: float
     l2: float
+    fabric: float
     link: float
     clock: float
     sms: int
@@ -37,6 +38,11 @@ def hbm(read_bytes: float, write_bytes: float, rates: Rates) -> float:
 def l2(read_sectors: float, write_sectors: float, fill_bytes: float, rates: Rates) -> float:
     """What passes L2: to the SMs, from the SMs, and from HBM."""
     return ((read_sectors + write_sectors) * SECTOR + fill_bytes) / rates.l2 / 1000
+
+
+def fabric(sectors: float, rates: Rates) -> float:
+    """What passes between the sides of L2."""
+    return sectors * SECTOR / rates.fabric / 1000
 
 
 def links(sectors: float, blocks: int, rates: Rates) -> float:

@@ -3,11 +3,13 @@
 What: from executed instructions, tensor operations, wavefronts and sectors: the work of the SMs
 (which the simulation of the caches spreads over blocks and bursts), the bounds, and which binds.
 Formula: the work of a block is the most that any pipe needs for it, at the share of its peak that
-loops were seen to reach; where tensor instructions wait for special functions (a loop with both, as
-in attention), the blocks of an SM together hide at most that many of the chains
-``tensor + issue + chain`` of each block.
-Source: shares and the chain were fitted to launches on an H200 (``memory/machine.toml``).
-Limits: instruction latencies within a warp are not followed.
+loops were seen to reach; and no less than what one of its warps needs alone
+(`kanalyze.timing.chain`) over the ``n`` blocks that an SM works on together. Where tensor
+instructions wait for special functions (a loop with both, as in attention) or for many spilled
+registers, a warp waits for its tensor instructions and what it spills, too, and blocks hide each
+other's waits in part: ``(most^p + (chain / n)^p)^(1/p)``.
+Source: shares and ``p`` were fitted to launches on an H200 (``memory/machine.toml``).
+Limits: warps of a block are alike.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ _SHARES = {"tensor": "tensor_share", "issue": "issue_share", "shared": "shared_s
            "alu": "pipe_share", "sfu": "pipe_share", "fp64": "pipe_share"}  # fmt: skip
 _NAMES = {"fma": "fp32", "fma_heavy": "int_multiply"}
 _TENSOR_BOUND = 0.75  # of the busiest pipe: where shared memory only feeds the tensor cores
+_SPILLS_MATTER = 0.1  # of the work of an SM: moving what is spilled, from where on it is waited for
 _LATENCY_BOUND = 0.6  # of the prediction: if no resource explains more, it is latency
 
 
@@ -32,13 +35,19 @@ class Demand:
     """What a launch asks of its SMs, over all of them.
 
     ``cycles`` by pipe (`kanalyze.timing.pipes`), "tensor" and "shared" among them; ``sectors`` of
-    requests to global memory; ``chained`` iterations, over all blocks, of loops in which tensor
-    instructions and special functions alternate.
+    requests to global memory; ``alone`` cycles of one warp of each block by itself, ``waits`` how
+    often a warp waits for global memory, ``local_waits`` how often one of each block does for local
+    memory, of which ``local_bytes`` are moved; ``alternates``: tensor instructions and special
+    functions do in a loop.
     """
 
     cycles: Mapping[str, float]
     sectors: float
-    chained: int = 0
+    alone: float = 0.0
+    waits: float = 0.0
+    local_waits: float = 0.0
+    local_bytes: int = 0
+    alternates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,9 @@ class Times:
     next_share: float | None
 
 
-def sm_work(demand: Demand, machine: Machine, blocks: int, per_sm: int) -> tuple[float, bool]:
+def sm_work(
+    demand: Demand, machine: Machine, blocks: int, per_sm: int, local_in_l1: bool = True
+) -> tuple[float, bool]:
     """ns of SM time over all blocks, and whether the tensor cores need the most.
 
     Args:
@@ -60,6 +71,7 @@ def sm_work(demand: Demand, machine: Machine, blocks: int, per_sm: int) -> tuple
         machine: the GPU.
         blocks: of the launch.
         per_sm: blocks that an SM holds at a time.
+        local_in_l1: whether L1 holds the local memory of all of them.
     """
     needs = {
         name: total / _share(name, machine) / machine.clock for name, total in demand.cycles.items()
@@ -67,10 +79,16 @@ def sm_work(demand: Demand, machine: Machine, blocks: int, per_sm: int) -> tuple
     needs["l1"] = demand.sectors / _L1_SECTORS_PER_CLOCK / machine.clock
     most = max(needs.values(), default=0.0)
     tensor = needs.get("tensor", 0.0)
-    if demand.chained and tensor:
-        together = min(per_sm, max(1, blocks // machine.sms))
-        chain = tensor + needs.get("issue", 0.0) + demand.chained * machine["chain"]
-        most = max(most, chain / together)
+    together = min(per_sm, -(-blocks // machine.sms))
+    chain = demand.alone / machine.clock
+    spilled = demand.local_bytes / machine["link_rate"]
+    if not local_in_l1:
+        spilled += demand.local_waits * machine["l2_latency"]
+    if tensor and (demand.alternates or spilled > _SPILLS_MATTER * most):
+        chain = machine["chain_tensor"] * tensor + max(chain, needs["issue"]) + spilled
+        power = machine["chain_power"]
+        return float((most**power + (chain / together) ** power) ** (1 / power)), False
+    most = max(most, chain / together)
     return most, tensor > 0 and tensor >= _TENSOR_BOUND * max(needs.values())
 
 
@@ -91,7 +109,8 @@ def times(
 
     Args:
         demand: what the launch asks of its SMs.
-        moved: sectors and bytes by counter.
+        moved: sectors and bytes by counter, and ``fabric_sectors``: those that pass between the
+            sides of L2.
         end_us: when the simulated launch ended.
         machine: the GPU.
         blocks: of the launch.
@@ -99,12 +118,18 @@ def times(
         waits: bursts of a block that nothing is asked for ahead of.
     """
     rates = limits.Rates(
-        machine["hbm_rate"], machine["l2_rate"], machine["link_rate"], machine.clock, machine.sms
+        machine["hbm_rate"],
+        machine["l2_rate"],
+        machine["fabric_rate"],
+        machine["link_rate"],
+        machine.clock,
+        machine.sms,
     )
     read, write = moved["l2_read_sectors"], moved["l2_write_sectors"]
     found = {
         "hbm": limits.hbm(moved["dram_read_bytes"], moved["dram_write_bytes"], rates),
         "l2": limits.l2(read, write, moved["dram_read_bytes"], rates),
+        "fabric": limits.fabric(moved["fabric_sectors"], rates),
         "link": limits.links(moved["l1_miss_sectors"] + write, blocks, rates),
         "l1": limits.cycles(demand.sectors / _L1_SECTORS_PER_CLOCK, 1.0, blocks, rates),
         "latency": limits.latency(

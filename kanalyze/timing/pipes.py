@@ -20,7 +20,8 @@ from kanalyze.sass.ir import SassInstruction, Special
 from kanalyze.sass.table import classify
 
 WARP = 32
-_XU = frozenset(["MUFU", "F2I", "I2F", "F2F", "FRND", "POPC", "FLO", "BREV"])
+SLOW_ARITHMETIC = frozenset(["MUFU", "F2I", "I2F", "F2F", "FRND", "POPC", "FLO", "BREV"])
+"""What the XU executes: special functions, conversions, bit counts."""
 _FMA = frozenset(["FADD", "FMUL", "FFMA", "FADD32I", "FMUL32I", "FFMA32I", "FADD2", "FMUL2",
                   "FFMA2", "HADD2", "HFMA2", "HMUL2", "VIADD"])  # fmt: skip
 _HEAVY = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
@@ -53,7 +54,7 @@ def pipe(instruction: SassInstruction) -> str | None:
         return None
     if base.startswith("U"):
         return "uniform"
-    if base in _XU:
+    if base in SLOW_ARITHMETIC:
         return "sfu"
     if base in _FMA:
         return "fma"
