@@ -64,7 +64,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the assembler reports, and how it is known; ``reason`` where it is not."""
+    """What the assembler reports, and how it is known; ``reason`` where it is not.
+
+    ``remarks`` are what else it said of the kernel.
+    """
 
     registers: int | None = None
     spill_store_bytes: int | None = None
@@ -73,6 +76,7 @@ class Resources:
     shared_bytes: int | None = None
     tool: str | None = None
     reason: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass

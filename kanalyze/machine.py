@@ -79,6 +79,7 @@ class Machine:
             stack_bytes=found.stack_bytes,
             shared_bytes=self._shared(found),
             tool=found.tool,
+            remarks=found.remarks,
         )
 
     def _shared(self, found: tools.Resources) -> int | None:

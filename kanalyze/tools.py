@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as memoise
 from pathlib import Path
+from typing import Any
 
 from kanalyze import cache, ptxas_text
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, SourceSpot
@@ -48,6 +49,7 @@ class Resources:
         barriers: hardware barriers of a block, None where the tool does not say.
         constant_bytes: constant bank 0 (parameters and driver data).
         tool: what said so, for example ``ptxas 12.9.86``.
+        remarks: what else ptxas said of the kernel ("(C7511) Potential Performance Loss: …").
     """
 
     registers: int
@@ -59,6 +61,7 @@ class Resources:
     barriers: int | None
     constant_bytes: int
     tool: str
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +317,13 @@ def assemble(
 def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> Assembled:
     flags = ptxas_flags(arch, fmad, tool, of_triton)
     said_by = version(tool)
-    name = "ptxas-" + cache.key(ptx, said_by, *flags)
+    name = "ptxas-" + cache.key(ptx, said_by, *flags, "with remarks")
     kept, kept_cubin = cache.load(name), cache.load(name + ".cubin")
     if kept is not None and kept_cubin is not None:
         try:
             rows = json.loads(kept)
-            return Assembled(kept_cubin, {k: Resources(**row) for k, row in rows.items()})
-        except (ValueError, TypeError, AttributeError):
+            return Assembled(kept_cubin, {k: _kept(row) for k, row in rows.items()})
+        except (ValueError, TypeError, AttributeError, KeyError):
             pass  # written by another version of kanalyze: made anew below
     with tempfile.TemporaryDirectory(prefix="kanalyze-") as folder:
         Path(folder, "input.ptx").write_text(ptx, encoding="utf-8")
@@ -337,6 +340,10 @@ def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> A
     cache.store(name + ".cubin", cubin)
     cache.store(name, json.dumps({k: asdict(row) for k, row in resources.items()}).encode())
     return Assembled(cubin, resources)
+
+
+def _kept(row: dict[str, Any]) -> Resources:
+    return Resources(**{**row, "remarks": tuple(row["remarks"])})
 
 
 def parse_ptxas_log(log: str, tool: str) -> dict[str, Resources]:
@@ -360,6 +367,7 @@ def _resources(text: ptxas_text.Text, tool: str) -> dict[str, Resources]:
             barriers=usage.barriers,
             constant_bytes=dict(usage.constant_bytes).get(0, 0),
             tool=tool,
+            remarks=tuple(message.text for message in usage.messages),
         )
         for usage in text.usages
         if usage.registers is not None
