@@ -63,7 +63,10 @@ def command(
     from kanalyze.report.as_json import dumps
 
     if device is None and arch is None:
-        raise UsageError("give --device NAME (see 'kanalyze device') or --arch sm_90")
+        raise UsageError(
+            "give --device NAME (see 'kanalyze device') or --arch sm_90; where shared memory fits "
+            "says 'kanalyze device --fits BYTES'"
+        )
     result = occupancy(
         threads=threads,
         registers=registers,
