@@ -312,3 +312,30 @@ def test_another_order_of_blocks_is_simulated() -> None:
 def test_the_order_does_not_matter_where_l2_holds_all() -> None:
     traffic = product(M=2048, N=2048, K=2048, GROUP_M=1)
     assert of(traffic.findings, "block-order") == []
+
+
+# ------------------------------------------------------------------ low-bytes-in-flight
+
+
+def test_bytes_in_flight_by_littles_law() -> None:
+    pytest.importorskip("triton")
+    sample = FINDINGS / "low-bytes-in-flight" / "fires.py"
+    traffic = estimate(sample, device="H200", prove=False)
+    finding = only(traffic, "low-bytes-in-flight")
+    assert traffic.time.predicted_us is not None
+    latency_us = float(finding.numbers["latency_ns"] or 0) / 1000
+    read = traffic.counters["dram_read_bytes"] or 0
+    assert finding.numbers["in_flight_bytes"] == pytest.approx(
+        read / traffic.time.predicted_us * latency_us, abs=1
+    )
+    needed = float(finding.numbers["needed_bytes"] or 0) / latency_us / 1e6  # TB/s
+    assert 3.5 < needed < 4.8  # what an H200 reaches of its 4.8
+    assert finding.severity == "info"
+    assert finding.unproven is not None
+
+
+def test_a_launch_that_keeps_hbm_busy_has_enough_in_flight() -> None:
+    pytest.importorskip("triton")
+    for kernel in ("gelu", "softmax", "row_sum"):
+        traffic = estimate(kernel, device="H200", prove=False)
+        assert of(traffic.findings, "low-bytes-in-flight") == []

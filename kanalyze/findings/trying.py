@@ -31,10 +31,11 @@ class Change:
     changes: Mapping[str, Any]
 
     def with_(self, more: Change) -> Change:
-        """This one and another of the constexprs."""
+        """This one and another one."""
         settings = {**self.changes.get("settings", {}), **more.changes.get("settings", {})}
-        words = ", ".join(f"{name}={value}" for name, value in settings.items())
-        return Change(words, {**self.changes, **more.changes, "settings": settings})
+        options = {k: v for k, v in {**self.changes, **more.changes}.items() if k != "settings"}
+        words = ", ".join(f"{name}={value}" for name, value in {**settings, **options}.items())
+        return Change(words, {**options, "settings": settings} if settings else options)
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,13 @@ def other_warps(facts: Facts) -> Iterator[Change]:
             yield Change(f"num_warps={other}", {"num_warps": other})
 
 
-def other_stages(facts: Facts) -> Iterator[Change]:
-    """A stage more and a stage less."""
+def more_stages(facts: Facts) -> Iterator[Change]:
+    """One stage more, and two."""
     if facts.compiled is None:
         return
     now = facts.compiled.metadata.get("num_stages", 3)
-    for other in (now - 1, now + 1):
-        if other >= 1:
-            yield Change(f"num_stages={other}", {"num_stages": other})
+    for other in (now + 1, now + 2):
+        yield Change(f"num_stages={other}", {"num_stages": other})
 
 
 def estimates(
@@ -145,14 +145,30 @@ def _other_grid(now: Facts, then: Facts) -> bool:
     return math.prod(now.launch.grid) != math.prod(then.launch.grid)
 
 
-def best_tiles(facts: Facts, factors: Sequence[float], least: float) -> Tried | None:
-    """Another tile size that changes the grid and saves time, then another one beside it."""
+def climb(
+    facts: Facts,
+    changes_of: Callable[[Facts], Iterable[Change]],
+    rounds: int,
+    least: float = 1.0,
+    fits: Callable[[Facts, Facts], bool] = lambda now, then: True,
+) -> Tried | None:
+    """The change with the shortest predicted time, then another one beside it, and so on.
+
+    Args:
+        facts: the kernel and its launch.
+        changes_of: what to try of a compilation.
+        rounds: how many changes at most.
+        least, fits: see `estimates`.
+
+    Returns:
+        The last one; each saved `WORTH` of the time. None if none does.
+    """
     best: Tried | None = None
     now = facts.traffic
-    for _ in range(2):
+    for _ in range(rounds):
         before = best.change if best is not None else Change("", {})
-        changes = [before.with_(c) for c in resized(best.facts if best else facts, factors)]
-        found = fastest(facts, changes, least, _other_grid)
+        changes = [before.with_(c) for c in changes_of(best.facts if best else facts)]
+        found = fastest(facts, changes, least, fits)
         if found is None or now is None or gain(now, found.traffic) < WORTH:
             break
         best, now = found, found.traffic
@@ -203,7 +219,7 @@ def with_other_tiles(
         return replace(finding, unproven=NO_SOURCE)
     if not tiles(facts):
         return replace(finding, unproven="no constexpr of the kernel looks like a tile size")
-    best = best_tiles(facts, factors, least)
+    best = climb(facts, lambda f: resized(f, factors), 2, least, _other_grid)
     if best is None:
         said = " or ".join("halved" if factor < 1 else "doubled" for factor in factors)
         return replace(finding, unproven=f"no tile size, {said}, is faster by the estimate")
