@@ -434,6 +434,7 @@ def usages_of_ptx(ptx: str, file: str = "<ptx>") -> ptxas_text.Text:
                 shared_bytes=row.static_shared_bytes,
                 barriers=row.barriers,
                 constant_bytes=((0, row.constant_bytes),),
+                messages=tuple(ptxas_text.Message(0, "info", r, name) for r in row.remarks),
             )
             for name, row in assemble(ptx, file=file, of_triton=False).resources.items()
         ),

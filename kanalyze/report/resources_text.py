@@ -124,7 +124,8 @@ def _row(page: Page, usage: Usage) -> None:
     for note in notes(usage):
         page.line((note, "warn" if "spill" in note else ""), lead=[("      ", "")], hang=2)
     for message in usage.messages:
-        page.line((f"{message.severity}: {message.text}", "dim"), lead=[("      ", "")], hang=2)
+        style = "warn" if "Performance Loss" in message.text else "dim"
+        page.line((f"{message.severity}: {message.text}", style), lead=[("      ", "")], hang=2)
 
 
 def failed(
