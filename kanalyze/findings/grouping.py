@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from kanalyze.address.accesses import AccessValue
-from kanalyze.address.value import Value, leaves, unknown_reasons
+from kanalyze.address.value import Value, leaves
 from kanalyze.findings.facts import Facts
 from kanalyze.models import apart, coalescing
-from kanalyze.models.apart import Form, Lanes
+from kanalyze.models.apart import Form, Lanes, Place
 from kanalyze.models.warps import Counted
 from kanalyze.report import document as doc
 
@@ -310,23 +310,43 @@ def _runs(group: Group, numbers: Mapping[str, int]) -> list[Run]:
     return result
 
 
+def alignment(group: Group, most: int = 16) -> tuple[int, dict[str, int]] | None:
+    """What divides the beginnings of all runs of a thread, and arguments with their factors.
+
+    Pointers are left out: they are taken to be aligned. Arguments are those whose number is not
+    known; their factors count what is known of them. Both are powers of two up to ``most``; None:
+    the address is not a sum of arguments and numbers.
+    """
+    facts, access = group.facts, group.members[0][0]
+    threads = extents(facts)
+    loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
+    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
+    places += [Place(iterations={header: 1}) for header in loops]
+    steps = apart.differences([access.address], threads, places)
+    first = apart.start(access.address, threads)
+    if steps is None or first is None or group.lanes is None:
+        return None
+    pointers = {name for name, factor in first.terms.items() if factor == 1}
+    forms = [Form(first.number, {n: c for n, c in first.terms.items() if n not in pointers})]
+    forms += [row[0] for row in steps]
+    forms += list(group.lanes.forms)
+    forms += [run.start for run in group.runs() if run.length > 1]
+    forms = [form.given(values(facts)) for form in forms]
+    aligned = math.gcd(most, *(form.number for form in forms))
+    factors: dict[str, int] = {}
+    for name, factor in (item for form in forms for item in form.terms.items()):
+        told = facts.arguments[name].divisor if name in facts.arguments else 1
+        factors[name] = math.gcd(most, factors.get(name, 0), factor * told)
+    return aligned, factors
+
+
 def arguments_in(facts: Facts, found: Iterable[Value | None]) -> list[str]:
     """PTX parameters on which values depend, in the order of the kernel."""
     used = {leaf.payload[0] for v in found if v is not None for leaf in leaves(v, "param")}
     return [p.name for p in facts.function.parameters if p.name in used]
 
 
-def known(value: Value | None) -> bool:
-    """Whether a condition is there and is known."""
-    return value is not None and not unknown_reasons(value)
-
-
 def total(numbers: Iterable[int | None]) -> int | None:
     """The sum; None where one is not known."""
     every = list(numbers)
     return None if None in every else sum(n or 0 for n in every)
-
-
-def power_of_two(number: int) -> int:
-    """The greatest power of two that divides a number (16 at most, and for 0)."""
-    return math.gcd(number, 16) if number else 16

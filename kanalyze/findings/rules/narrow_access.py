@@ -46,7 +46,6 @@ PTX ISA 9.0, section 6.4.1; Triton, include/triton/Analysis/AxisInfo.h (divisibi
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -55,7 +54,6 @@ from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
 from kanalyze.models import apart
-from kanalyze.models.apart import Place
 from kanalyze.report.document import Finding, Proof, Source
 
 _ID = "narrow-access"
@@ -137,7 +135,7 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
         severity = _severity(facts, group, missing)
         return _finding(group, severity, message, widening.advice(facts, missing), wide, missing)
-    known = _alignment(group)
+    known = grouping.alignment(group)
     if known is not None and known[0] <= group.size:
         return None  # whatever the arguments are; misaligned-access says it of a launch
     false = list(widening.untrue(facts, missing))
@@ -270,39 +268,10 @@ def _in_one_thread(facts: Facts, narrow: Sequence[Group], said: set[int]) -> Ite
             beside.setdefault(key, []).append(group)
     found = [grouping.together(parts) if len(parts) > 1 else parts[0] for parts in beside.values()]
     for group in grouping.alike([group for group in found if group.run > 1]):
-        aligned, args = _alignment(group) or (1, {})
+        aligned, args = grouping.alignment(group) or (1, {})
         wide = min(WIDEST, _rounded(group.size * group.run), aligned)
         if wide > group.size and group.stride is not None:
             yield _behind(group, wide, [a for a, c in args.items() if c % wide])
-
-
-def _alignment(group: Group) -> tuple[int, dict[str, int]] | None:
-    """What divides the beginnings of all runs, and arguments with what they are multiplied by.
-
-    Not counted are pointers, which are taken to be aligned, and arguments whose number is not
-    known; only the first run of each beginning counts that is long enough to be widened.
-    """
-    facts, access = group.facts, group.members[0][0]
-    extents = grouping.extents(facts)
-    loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
-    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
-    places += [Place(iterations={header: 1}) for header in loops]
-    steps = apart.differences([access.address], extents, places)
-    first = apart.start(access.address, extents)
-    if steps is None or first is None or group.lanes is None:
-        return None
-    pointers = {name for name, c in first.terms.items() if c == 1}
-    forms = [replace(first, terms={n: c for n, c in first.terms.items() if n not in pointers})]
-    forms += [row[0] for row in steps]
-    forms += list(group.lanes.forms)
-    forms += [run.start for run in group.runs() if run.length > 1]
-    forms = [form.given(grouping.values(facts)) for form in forms]
-    aligned = min(grouping.power_of_two(form.number) for form in forms)
-    args: dict[str, int] = {}
-    for name, coefficient in (item for form in forms for item in form.terms.items()):
-        divisor = facts.arguments[name].divisor if name in facts.arguments else 1
-        args[name] = grouping.power_of_two(math.gcd(args.get(name, 0), coefficient * divisor))
-    return aligned, args
 
 
 def _behind(group: Group, wide: int, needed: Sequence[str]) -> Finding:
@@ -323,7 +292,8 @@ def _behind(group: Group, wide: int, needed: Sequence[str]) -> Finding:
         f"{group.element} B is only known to be aligned to {group.element} B (what cudaMalloc "
         "returns is, to 256)"
     )
-    severity = "warning" if wide >= 4 * size and not needed else "info"
+    # Lanes at one address (stride 0) cost a sector each time, however narrow they are.
+    severity = "warning" if wide >= 4 * size and not needed and step != 0 else "info"
     finding = _finding(group, severity, message, advice, wide, needed)
     finding = replace(finding, numbers={**finding.numbers, "run": run})
     return _counted(group, wide, finding)

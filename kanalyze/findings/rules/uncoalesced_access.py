@@ -56,6 +56,8 @@ from kanalyze.report.document import Finding, Proof
 
 _ID = "uncoalesced-access"
 _WORTH, _MUCH = 1.5, 2.0  # times the sectors needed: worth knowing; no more than half is used
+_FILLED = 0.75  # of the gap: what is left over is little
+_LARGEST_GAP = 1024  # bytes: a thread does not touch all of more
 _LEAST_SHARE = 0.05  # of the sectors of a launch that could be saved
 
 
@@ -87,7 +89,7 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
         all_ = sum(g.cost or 0 for g in every)
         if not cost or cost - least < _LEAST_SHARE * all_ or cost < _WORTH * least:
             return None
-    covered = group.run > 1 and group.stride_bytes == group.run * group.size
+    covered = _covered(group, every) >= _FILLED
     severity = "info" if covered or now < _MUCH * ideal else "warning"
     per = grouping.sectors_of(group.offsets, group.size)
     best = group.sectors(group.size) or 1
@@ -104,7 +106,7 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
         f"{over:.3g} times the bytes needed"
     )
     if covered:
-        message += "; the next accesses of the same thread use the rest"
+        message += "; other accesses of the same thread use the rest"
     line, source = group.place
     return Finding(
         _ID, severity, line, message, _advice(facts, group), source,
@@ -112,6 +114,26 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
          "sectors_per_request": per, "ideal_sectors_per_request": best, "over_fetch": over},
         Proof("counted", "lanes in a row", before, after), None, saves,
     )  # fmt: skip
+
+
+def _covered(group: Group, every: Sequence[Group]) -> float:
+    """The share of the gap between neighbouring lanes that one thread's accesses fill."""
+    step = abs(group.stride_bytes or 0)
+    if not step or step > _LARGEST_GAP:
+        return 0.0
+    same = [g for g in every if g.pointer == group.pointer and g.kind == group.kind]
+    pieces = [(access, g.size) for g in same for access, _ in g.members]
+    first = group.members[0][0]
+    found = apart.differences(
+        [first.address, *(access.address for access, _ in pieces)], grouping.extents(group.facts)
+    )
+    if found is None:
+        return 0.0
+    touched: set[int] = set()
+    for form, (_, size) in zip(found[0][1:], pieces, strict=True):
+        if not form.terms:
+            touched |= {(form.number + byte) % step for byte in range(size)}
+    return len(touched) / step
 
 
 def _filled(group: Group) -> int:
