@@ -24,10 +24,10 @@ How it is proven
 ----------------
 Where pieces are narrow, the kernel is compiled again with those arguments taken as divisible by 16
 that stand in the address of the load, then with those of its mask, too: those that bring the copies
-are named, with the number of copies and plain loads in loops before and after. It is a warning
-where their values are divisible by 16 and the compiler was not told; an info where they are not
-(the array would have to be padded) or not known. A while loop is a warning: it has to be rewritten
-by hand.
+are named, with the number of copies and plain loads in loops before and after; where none does,
+nothing is reported. It is a warning where their values are divisible by 16 and the compiler was not
+told; an info where they are not (the array would have to be padded) or not known. A while loop is a
+warning: it has to be rewritten by hand.
 
 Example
 -------
@@ -93,7 +93,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
             yield _finding(facts, loads, max([stages, *asked]))
         else:
             others.append(loads)
-    if others:  # one reason for all of them
+    if others and (asked or made.operations(facts, "ttir", "scf.while")):  # one for all of them
         every = tuple(access for loads in others for access in loads.accesses)
         tiles = " and ".join(dict.fromkeys(loads.tile for loads in others))
         yield _finding(facts, _Loads(others[0].first, every, tiles), max([stages, *asked]))
@@ -204,12 +204,9 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
             if without is not None and _gained(facts, without, finding):
                 names, other = fewer, without
         return _told(facts, finding, names, before, _counts(other))
-    return replace(
-        finding,
-        unproven="no argument is known that would make them wider"
-        if not both
-        else f"{', '.join(both)} divisible by 16 would not make them wide enough",
-    )
+    if both:
+        return None  # wider pieces would not be pipelined either: no dot needs them
+    return replace(finding, unproven="no argument is known that would make them wider")
 
 
 def _candidates(facts: Facts, finding: Finding) -> tuple[list[str], list[str]]:
