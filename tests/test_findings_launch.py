@@ -339,3 +339,71 @@ def test_a_launch_that_keeps_hbm_busy_has_enough_in_flight() -> None:
     for kernel in ("gelu", "softmax", "row_sum"):
         traffic = estimate(kernel, device="H200", prove=False)
         assert of(traffic.findings, "low-bytes-in-flight") == []
+
+
+# ------------------------------------------------------------------ atomic-contention
+
+ATOMIC = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global o)
+{{
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<3>;
+  ld.param.u64 %rd1, [o];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mad.lo.u32 %r4, %r2, %r3, %r1;
+  {index}
+  mul.wide.u32 %rd2, %r5, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  mov.f32 %f1, 0f3F800000;
+  {opcode};
+  ret;
+}}
+"""
+RED = "red.global.add.f32 [%rd3], %f1"
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3, 5, 8, 20])
+@pytest.mark.parametrize("number", [1, 3])
+def test_atomics_on_the_same_address(shift: int, number: int) -> None:
+    """Thread i of all goes to element i >> shift, with each of some instructions."""
+    blocks, threads = 64, 256
+    opcode = "; ".join([RED] * number)
+    text = ATOMIC.format(index=f"shr.u32 %r5, %r4, {shift};", opcode=opcode)
+    total = blocks * threads
+    addresses = -(-total // (1 << shift))
+    lanes = min(32, 1 << shift)
+    found = of(launched(text, blocks, threads).findings, "atomic-contention")
+    each = number * total / addresses
+    if (lanes < 2 or each < 128) and each < 4096:
+        assert found == []
+        return
+    (finding,) = found
+    assert finding.numbers["atomics"] == number * total
+    assert finding.numbers["addresses"] == addresses
+    assert finding.numbers["lanes_per_address"] == lanes
+    assert finding.severity == "warning"
+    assert finding.proof is not None
+    assert finding.proof.before == {"atomics": number * total}
+    assert finding.proof.after == {"atomics": number * total // lanes}
+
+
+def test_atomics_of_many_warps_on_one_address_are_a_remark() -> None:
+    first_only = "mov.u32 %r5, 0; setp.ne.u32 %p1, %r1, 0; @%p1 bra DONE;"
+    one = ATOMIC.format(index=first_only, opcode=RED)
+    one = one.replace(".reg .f32", ".reg .pred %p<2>; .reg .f32").replace("ret;", "DONE: ret;")
+    (finding,) = of(launched(one, 8192, 64).findings, "atomic-contention")
+    assert finding.severity == "info"
+    assert finding.numbers["atomics_per_address"] == 8192
+    assert of(launched(one, 1024, 64).findings, "atomic-contention") == []
+
+
+@pytest.mark.parametrize(
+    "opcode", ["atom.global.cas.b32 %r7, [%rd3], %r1, %r2", "atom.global.exch.b32 %r7, [%rd3], %r1"]
+)
+def test_locks_are_not_looked_at(opcode: str) -> None:
+    text = ATOMIC.format(index="mov.u32 %r5, 0;", opcode=opcode)
+    assert of(launched(text, 64, 256).findings, "atomic-contention") == []

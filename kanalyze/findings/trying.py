@@ -13,6 +13,7 @@ from kanalyze.report.traffic_document import Traffic
 
 WORTH = 0.05
 """Share of the time that a change must save to be worth it: the model's ranking errs by as much."""
+_LEAST_US = 1.0  # less is what launches of one kernel differ by
 NO_SOURCE = "there is no source to compile again, only its PTX"
 """Why a change was not tried."""
 LAUNCH = 0.5
@@ -169,10 +170,16 @@ def climb(
         before = best.change if best is not None else Change("", {})
         changes = [before.with_(c) for c in changes_of(best.facts if best else facts)]
         found = fastest(facts, changes, least, fits)
-        if found is None or now is None or gain(now, found.traffic) < WORTH:
+        if found is None or now is None or not worth(now, found.traffic):
             break
         best, now = found, found.traffic
     return best
+
+
+def worth(now: Traffic, then: Traffic) -> bool:
+    """Whether the time that is saved is worth a change: 5 %, and a microsecond."""
+    saved = (now.time.predicted_us or 0.0) - (then.time.predicted_us or 0.0)
+    return gain(now, then) >= WORTH and saved >= _LEAST_US
 
 
 def gain(now: Traffic, then: Traffic) -> float:
@@ -222,7 +229,7 @@ def with_other_tiles(
     best = climb(facts, lambda f: resized(f, factors), 2, least, _other_grid)
     if best is None:
         said = " or ".join("halved" if factor < 1 else "doubled" for factor in factors)
-        return replace(finding, unproven=f"no tile size, {said}, is faster by the estimate")
+        return replace(finding, unproven=f"no tile size, {said}, saves 5 % of the time and 1 us")
     before, after = _filling(now), _filling(best.traffic)
     saved = before["time_us"] - after["time_us"]
     return replace(

@@ -354,7 +354,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     now = facts.traffic
     assert now is not None
     best_ = trying.fastest(facts, trying.other_warps(facts))
-    if best_ is None or (gain := trying.gain(now, best_.traffic)) < _MATTERS:
+    if best_ is None or not trying.worth(now, best_.traffic):
         return replace(
             finding, severity="info", unproven="no other number of warps makes the launch faster"
         )
@@ -365,7 +365,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         )
     return replace(
         finding,
-        advice=f"{best_.words}: {math.floor(100 * gain)} % less time",
+        advice=f"{best_.words}: {math.floor(100 * trying.gain(now, best_.traffic))} % less time",
         proof=Proof("simulated", best_.words, before, after),
         saves={"wavefronts": before["wavefronts"] - after["wavefronts"],
                "time_us": before["time_us"] - after["time_us"]},

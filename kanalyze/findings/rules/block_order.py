@@ -105,9 +105,9 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     before, after = _measures(now), _measures(best.traffic)
     gained = trying.gain(now, best.traffic)
     fewer = 1 - after["dram_read_bytes"] / before["dram_read_bytes"]
-    if gained < trying.WORTH and fewer < _FEWER:
+    worth = trying.worth(now, best.traffic)
+    if not worth and fewer < _FEWER:
         return None  # of the orders that were tried, this is as good as any
-    worth = gained >= trying.WORTH
     saved = {"bytes": before["dram_read_bytes"] - after["dram_read_bytes"]}
     if worth:
         saved["time_us"] = round(before["time_us"] - after["time_us"], 3)
