@@ -192,9 +192,37 @@ def test_an_offset_in_the_source_is_named(source: Path) -> None:
     assert finding.proof.after == {"requests": 2, "sectors": 2 * 16}
 
 
+def test_a_tile_that_is_transposed_into_shared_memory() -> None:
+    """tf32 operands of wgmma have K contiguous: B, in rows of N, is copied 4 bytes at a time."""
+    pytest.importorskip("triton")
+    (finding,) = found("matmul_relu", "narrow-access", dtype="fp32")
+    assert finding.severity == "info"
+    assert finding.numbers["pointer"] == "b_ptr"
+    assert finding.numbers["shared_stride_bytes"] >= 128
+    assert found("matmul_relu", "narrow-access", dtype="fp16") == []
+
+
 def test_a_gather_is_not_remarked_on(source: Path) -> None:
     findings = narrow(source, "gather", "*fp32:16, *fp32:16, *i32:16, 1024")
     assert not [f for f in findings if f.numbers["pointer"] == "src"]
+
+
+def test_what_a_launch_says_of_ptx_alone(tmp_path: Path) -> None:
+    """Four floats of a row each, 128 apart: only a number of the launch that is odd is named."""
+    body = "  ld.param.u32 %r3, [n];\n  mad.lo.s32 %r4, %r2, %r3, %r1;\n"
+    body += "  mul.wide.s32 %rd5, %r4, 4;\n  add.s64 %rd6, %rd3, %rd5;\n"
+    body += "  add.s64 %rd8, %rd4, %rd5;\n"
+    for k in range(4):
+        body += f"  ld.global.f32 %f{k}, [%rd6+{512 * k}];\n"
+    for k in range(4):
+        body += f"  st.global.f32 [%rd8+{512 * k}], %f{k};\n"
+    path = ptx(tmp_path, body)
+    odd = of_launch(path, "narrow-access", n=781)
+    assert [f.numbers["missing"] for f in odd] == ["n", "n"]
+    assert all("pad to 784" in f.advice for f in odd)
+    even = of_launch(path, "narrow-access", n=784)
+    assert [f.numbers["missing"] for f in even] == ["a, n", "b, n"]
+    assert all("does not rely on it" in f.message for f in even)
 
 
 def test_without_proof_nothing_is_compiled_again(source: Path) -> None:

@@ -310,11 +310,13 @@ def _runs(group: Group, numbers: Mapping[str, int]) -> list[Run]:
     return result
 
 
-def alignment(group: Group, most: int = 16) -> tuple[int, dict[str, int]] | None:
+def alignment(
+    group: Group, most: int = 16, numbers: Mapping[str, int] | None = None
+) -> tuple[int, dict[str, int]] | None:
     """What divides the beginnings of all runs of a thread, and arguments with their factors.
 
-    Pointers are left out: they are taken to be aligned. Arguments are those whose number is not
-    known; their factors count what is known of them. Both are powers of two up to ``most``; None:
+    Pointers are left out: they are taken to be aligned. Arguments are those whose number is not in
+    ``numbers`` (left out: those that are known); their factors count what is known of them. Both are powers of two up to ``most``; None:
     the address is not a sum of arguments and numbers.
     """
     facts, access = group.facts, group.members[0][0]
@@ -331,7 +333,7 @@ def alignment(group: Group, most: int = 16) -> tuple[int, dict[str, int]] | None
     forms += [row[0] for row in steps]
     forms += list(group.lanes.forms)
     forms += [run.start for run in group.runs() if run.length > 1]
-    forms = [form.given(values(facts)) for form in forms]
+    forms = [form.given(values(facts) if numbers is None else numbers) for form in forms]
     aligned = math.gcd(most, *(form.number for form in forms))
     factors: dict[str, int] = {}
     for name, factor in (item for form in forms for item in form.terms.items()):

@@ -5,8 +5,9 @@ What it says
 A thread moves less than 16 bytes with each instruction although what it moves, or what its warp
 moves, lies in a row. The finding says which fact the compiler lacks: that an argument (a pointer, a
 stride, the bound of a mask) is divisible by 16; that a stride is 1; that a pointer of CUDA C++ is
-aligned to more than its element; or that a thread has too few elements to begin with. It also names
-hints of the source (tl.multiple_of, tl.max_contiguous) that change no access.
+aligned to more than its element; or that a thread has too few elements to begin with, or a tile is
+transposed on its way into shared memory. It also names hints of the source (tl.multiple_of,
+tl.max_contiguous) that change no access.
 
 Why it is slow
 --------------
@@ -95,7 +96,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     group = next((g for g in grouping.groups(facts) if g.place[0] == finding.line), None)
     if group is None:
         return finding
-    if "offset_bytes" in finding.numbers:
+    if {"offset_bytes", "shared_stride_bytes"} & finding.numbers.keys():
         return finding
     if "elements_per_thread" in finding.numbers:
         return widening.with_more(facts, finding, group)
@@ -128,6 +129,8 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         return None
     if facts.compiled is None and group.run > 1 and _alike_conditions(group):
         return None  # see _in_one_thread
+    if (turned := _turned(group)) is not None:
+        return turned
     missing = widening.missing(facts, group)
     if not missing:
         return _shifted(group, wide)
@@ -135,12 +138,17 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
         severity = _severity(facts, group, missing)
         return _finding(group, severity, message, widening.advice(facts, missing), wide, missing)
-    known = grouping.alignment(group)
+    known = grouping.alignment(group, numbers={})
     if known is not None and known[0] <= group.size:
         return None  # whatever the arguments are; misaligned-access says it of a launch
     false = list(widening.untrue(facts, missing))
     names = ", ".join(grouping.named(facts, name) for name in false or missing)
     message = f"{_could(group, wide)}, as its lanes lie in a row, if {names} were divisible by 16"
+    if not false and set(missing) <= grouping.values(facts).keys():
+        message = (
+            f"{_could(group, wide)}, as its lanes lie in a row: {names} are multiples of 16 in "
+            "this launch, and the code does not rely on it"
+        )
     wide_type = _TYPES.get(group.element, "a type of 16 bytes")
     advice = (
         f"compile it for {names} divisible by 16, if that is so: Triton sees it at launch in "
@@ -151,6 +159,29 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         advice = widening.advice(facts, false)
     severity = "warning" if group.size < _WORD and not false else "info"
     return _finding(group, severity, message, advice, wide, false or missing)
+
+
+def _turned(group: Group) -> Finding | None:
+    """A copy to shared memory whose elements lie in a row in global memory, but not there."""
+    access = group.members[0][0]
+    if group.kind != "async_copy" or access.shared is None:
+        return None
+    lanes = apart.of_lanes(access.shared, grouping.extents(group.facts))
+    step = lanes.stride if lanes is not None else None
+    if step is None or step.terms or step.number in (group.size, group.size * group.run):
+        return None
+    message = (
+        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: what lies "
+        f"in a row there is put {abs(step.number):,} B apart in shared memory, so that no copy can "
+        "be wider: the tile is transposed on the way"
+    )
+    advice = (
+        f"store what {group.pointer} points to the other way round, or use 16-bit elements (tensor "
+        "cores read those in both orders; tf32 and 8-bit operands only with K contiguous)"
+    )
+    finding = _finding(group, "info", message, advice, group.size, [])
+    numbers = {**finding.numbers, "shared_stride_bytes": step.number}
+    return replace(finding, numbers=numbers, unproven="it takes another array")
 
 
 def _shifted(group: Group, wide: int) -> Finding | None:
