@@ -316,8 +316,8 @@ def alignment(
     """What divides the beginnings of all runs of a thread, and arguments with their factors.
 
     Pointers are left out: they are taken to be aligned. Arguments are those whose number is not in
-    ``numbers`` (left out: those that are known); their factors count what is known of them. Both are powers of two up to ``most``; None:
-    the address is not a sum of arguments and numbers.
+    ``numbers`` (left out: those that are known); their factors count what is known of them. Both
+    are powers of two up to ``most``; None: the address is not a sum of arguments and numbers.
     """
     facts, access = group.facts, group.members[0][0]
     threads = extents(facts)
@@ -331,7 +331,7 @@ def alignment(
     pointers = {name for name, factor in first.terms.items() if factor == 1}
     forms = [Form(first.number, {n: c for n, c in first.terms.items() if n not in pointers})]
     forms += [row[0] for row in steps]
-    forms += list(group.lanes.forms)
+    forms += list(group.lanes.forms) if group.run > 1 else []  # else a wide access spans lanes
     forms += [run.start for run in group.runs() if run.length > 1]
     forms = [form.given(values(facts) if numbers is None else numbers) for form in forms]
     aligned = math.gcd(most, *(form.number for form in forms))
