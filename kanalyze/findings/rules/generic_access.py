@@ -47,6 +47,7 @@ from kanalyze.report.document import Finding, Proof
 
 _ID = "generic-access"
 _KINDS = ("load", "store", "atomic", "reduction")
+_DEBUG = "this is a debug build: without nvcc -G the compiler finds it out by itself"
 _NOUNS = {"load": "loads", "store": "stores", "atomic": "atomics", "reduction": "reductions"}
 
 
@@ -57,6 +58,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         space = _space(facts, row)
         if space is not None:
             found.setdefault((row.pointer or "", space, row.kind), []).append((access, row))
+    debug = "debug" in facts.subject.module.target
     for (pointer, space, kind), members in found.items():
         line, source = facts.at(members[0][0].instruction)
         noun = _NOUNS[kind] if len(members) > 1 else _NOUNS[kind][:-1]
@@ -66,11 +68,11 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
         yield Finding(
             _ID,
-            "warning" if any(row.loop_depth for _, row in members) else "info",
+            "warning" if any(row.loop_depth for _, row in members) and not debug else "info",
             line,
             f"{len(members)} {noun} through {pointer} do{'es' if len(members) == 1 else ''} not "
             f"say which memory is meant (generic), and {why}",
-            _advice(space, members[0][1].opcode),
+            _DEBUG if debug else _advice(space, members[0][1].opcode),
             source,
             {"pointer": pointer, "accesses": len(members), "space": space, "kind": kind},
         )

@@ -90,7 +90,8 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
         if not cost or cost - least < _LEAST_SHARE * all_ or cost < _WORTH * least:
             return None
     covered = _covered(group, every) >= _FILLED
-    severity = "info" if covered or now < _MUCH * ideal else "warning"
+    shared = 2 * len(set(group.offsets)) <= len(group.offsets)  # lanes at one address: few sectors
+    severity = "info" if covered or shared or now < _MUCH * ideal else "warning"
     per = grouping.sectors_of(group.offsets, group.size)
     best = group.sectors(group.size) or 1
     over = per * SECTOR / (len(group.offsets) * group.size)
