@@ -188,6 +188,7 @@ def _known(given: Given) -> Known:
         written=(given.write_bytes or 0) // SECTOR,
         uncached=uncached,
         rewrites=1.0 if isinstance(given.code, str) else rewrites(given.code.cfg, runs(given.code)),
+        requested=given.counters.get("global_load_sectors") or 0,
     )
 
 

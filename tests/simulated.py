@@ -58,6 +58,7 @@ def program_of(
     rewrites: float = 1.0,
     again: float = 0.0,
     together: float = 1.0,
+    fresh: float = 1.0,
 ) -> simulate.Program:
     """A program from what each block asks for: bursts of asks.
 
@@ -89,6 +90,7 @@ def program_of(
         rewrites,
         again,
         together,
+        fresh,
         Lines(np.array(starts), line % sets, line // 3 % homes, line, np.array(masks, np.int64)),
     )
 
@@ -101,7 +103,7 @@ def ask(
     one = np.array([line], np.int64)
     program = simulate.Program(
         np.zeros((1, 1), np.int32), np.array([kind]), np.array([cached or kind == WRITE]),
-        np.array([0, 1]), 0, np.zeros(1), 1.0, 0.0, 1.0,
+        np.array([0, 1]), 0, np.zeros(1), 1.0, 0.0, 1.0, 1.0,
         Lines(np.array([0, 1]), one * 0 + where, one * 0 + home, one, one * 0 + mask),
     )  # fmt: skip
     given = (program, chip, caches, queues, counts, sm, 0, 0, float(now), int(clock))

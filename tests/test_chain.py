@@ -65,6 +65,14 @@ def test_a_load_that_hits_waits_behind_one_that_missed() -> None:
     assert walked(LDG.format(6, 0), *spilled).waits == pytest.approx(1.0, abs=0.01)
 
 
+def test_an_atomic_with_acquire_and_release_waits_twice() -> None:
+    atomic = ["ATOMG.E.ADD.F32.FTZ.RN.STRONG.GPU PT, RZ, desc[UR4][R2.64], R6"] * 3
+    fenced = [line for one in atomic for line in ("MEMBAR.ALL.GPU", "ERRBAR", one, "CCTL.IVALL")]
+    assert walked(*atomic).waits == 0  # nobody reads what they return
+    assert walked(*fenced).waits == pytest.approx(6.0)
+    assert walked(*(line.replace(".GPU", ".CTA") for line in fenced)).waits == pytest.approx(3.0)
+
+
 def test_shared_memory_does_not_wait_for_global_memory() -> None:
     assert walked(LDG.format(6, 0), "LDS R7, [R8]", ADD.format(20, 7)).waits == 0
 

@@ -189,6 +189,7 @@ class _Model:
             self.known.rewrites,
             again,
             self.work.warps * (1.0 + again),
+            self._fresh(),
             self.sampled,
         )
 
@@ -202,6 +203,17 @@ class _Model:
             float(reads[:, bursts == burst].any(axis=1).mean()) for burst in np.unique(bursts)
         )
         return max(0.0, self.work.waits / of_block - 1.0) if of_block else 0.0
+
+    def _fresh(self) -> float:
+        """Sectors that blocks read in a burst, each once, over those of all their requests."""
+        if not self.known.requested:
+            return 1.0
+        tiles = self.stream.tiles
+        ones = sum((tiles.masks >> bit) & 1 for bit in range(4))
+        of_pattern = np.diff(np.concatenate([[0], np.cumsum(ones)])[tiles.starts])
+        read = self.stream.tiles_of[:, self.stream.kind == READ]
+        sectors = of_pattern[tiles.pattern[read[read >= 0]]].sum()
+        return min(1.0, float(sectors) / (self.known.requested * self.share))
 
     def _chip(self, age: float, seed: int) -> simulate.Chip:
         machine = self.machine

@@ -28,13 +28,15 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Known:
     """Sectors of the launch that are known exactly: distinct ones read and written, and requests
-    for what bypasses L1. A sector is written ``rewrites`` times.
+    for what bypasses L1. A sector is written ``rewrites`` times; requests of loads ask for
+    ``requested``.
     """
 
     read: int
     written: int
     uncached: int
     rewrites: float = 1.0
+    requested: int = 0
 
 
 @dataclass(frozen=True, slots=True)

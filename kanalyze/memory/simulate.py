@@ -53,7 +53,8 @@ class Program(NamedTuple):
     ``kind`` of a column is READ, WRITE or ATOMIC; burst ``b`` has the columns ``first[b]`` to
     ``first[b + 1]``; ``work[b]`` is the time (ns) of an SM that it takes if it has any tile. A
     sector that is stored to is written ``rewrites`` times. A warp waits for a burst ``again`` times
-    more, one wait after the other, at a time for one line in ``together`` of the burst's.
+    more, one wait after the other, at a time for one line in ``together`` of the burst's, of which
+    the share ``fresh`` was not asked for before within the burst.
     """
 
     tiles_of: npt.NDArray[np.int32]
@@ -65,6 +66,7 @@ class Program(NamedTuple):
     rewrites: float
     again: float
     together: float
+    fresh: float
     lines: Lines
 
 
@@ -311,8 +313,8 @@ def _ask(
         number = max(1.0, asked * chip.rate / program.together)
         done += program.again * (
             chip.l1_latency
-            + chip.l2_latency * (1.0 - (1.0 - beyond / asked) ** number)
-            + chip.hbm_latency * (1.0 - (1.0 - far / asked) ** number)
+            + chip.l2_latency * (1.0 - (1.0 - program.fresh * beyond / asked) ** number)
+            + chip.hbm_latency * (1.0 - (1.0 - program.fresh * far / asked) ** number)
         )
     queues.means[0] += (through_l2 + through_hbm - queues.means[0]) * _MEMORY
     queues.means[1] += (through_hbm - queues.means[1]) * _MEMORY

@@ -4,8 +4,10 @@ What: cycles from a warp's first instruction to its last if it had an SM for its
 hit L1; and how many times it waits for global memory, one wait after the other.
 Formula: an instruction issues when the one before it has and its operands are there; its results
 are there after its latency. L1 answers loads in order, so a load that hits waits behind one that
-missed. The waits are what loads of ``_FAR`` cycles add, in such latencies. A block of a loop is
-walked three times and counts as in the last round; each block counts as often as warps execute it.
+missed. A fence for the GPU waits for all of them and then for an answer of its own; what
+invalidates L1 waits for all of them. The waits are what loads of ``_FAR`` cycles add, in such
+latencies. A block of a loop is walked three times and counts as in the last round; each block
+counts as often as warps execute it.
 Source: latencies on Hopper and Ampere as microbenchmarks found them (Luo et al., "Benchmarking and
 Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", 2024; Abdelkhalik et al.,
 "Demystifying the Nvidia Ampere Architecture through Microbenchmarking and Instruction-level
@@ -39,6 +41,8 @@ _UNIFORM = 10
 _IN_ORDER = ("global", "local", "generic")
 _GAPS = {"shared": 2, "local": 2, "global": 2}  # cycles until the next instruction may issue
 _BRANCH, _BARRIER = 6, 25
+_FENCES = ("MEMBAR", "FENCE")
+_INVALIDATES = "CCTL.IVALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +102,18 @@ class _Walk:
             row = lookup(instruction)
             kind = row.kind if row is not None else None
             issued = max([self.now, *(self.ready[unit] for unit in uses(instruction))])
+            fences = instruction.base in _FENCES and ".CTA" not in instruction.opcode
+            if fences or instruction.opcode == _INVALIDATES:
+                issued = max(issued, self.answered)
             there = issued + self._latency(instruction, kind, row is not None and row.uniform)
             written = definitions(instruction)
-            if kind in _IN_ORDER and written:
+            if kind in _IN_ORDER and row is not None and row.writes != "none":
                 there = self.answered = max(there, self.answered)
             for unit in written:
                 self.ready[unit] = there
             self.now = issued + _gap(instruction, kind)
+            if fences:
+                self.now = issued + (_FAR if "global" in self.far else _NEAR)
         return self.now - start
 
     def _latency(self, instruction: SassInstruction, kind: str | None, uniform: bool) -> int:
