@@ -407,3 +407,35 @@ def test_atomics_of_many_warps_on_one_address_are_a_remark() -> None:
 def test_locks_are_not_looked_at(opcode: str) -> None:
     text = ATOMIC.format(index="mov.u32 %r5, 0;", opcode=opcode)
     assert of(launched(text, 64, 256).findings, "atomic-contention") == []
+
+
+# ------------------------------------------------------------------ divergent-branch
+
+
+def test_branches_that_split_warps() -> None:
+    """Eight steps over 256 threads: counted here thread by thread."""
+    folder = FINDINGS / "divergent-branch"
+    launch = Launch.from_record(folder / "fires.json")
+    finding = only(estimate(folder / "fires.ptx", launch), "divergent-branch")
+    active = [[t for t in range(256) if t % (2 << step) == 0] for step in range(8)]
+    warps = [{t // 32 for t in threads} for threads in active]
+    blocks, instructions = math.prod(launch.grid), 4  # two loads, an addition, a store
+    assert finding.numbers["branches"] == 8
+    assert finding.numbers["warps"] == 8 * 8 * blocks
+    assert finding.numbers["split_warps"] == sum(map(len, warps)) * blocks
+    assert finding.numbers["executed"] == instructions * sum(map(len, warps)) * blocks
+    assert finding.numbers["needed"] == instructions * sum(map(len, active)) * blocks / 32
+
+
+def test_a_branch_at_the_edge_of_a_launch_is_none() -> None:
+    """Only the last warp is split where threads beyond n leave."""
+    folder = FINDINGS / "divergent-branch"
+    assert of(
+        estimate(folder / "mended.ptx", Launch.from_record(folder / "mended.json")).findings,
+        "divergent-branch",
+    ) == []  # fmt: skip
+    text = ATOMIC.format(
+        index="mov.u32 %r5, %r4; setp.ge.u32 %p1, %r4, 1000; @%p1 bra DONE;", opcode=RED
+    )
+    text = text.replace(".reg .f32", ".reg .pred %p<2>; .reg .f32").replace("ret;", "DONE: ret;")
+    assert of(launched(text, 8, 128).findings, "divergent-branch") == []

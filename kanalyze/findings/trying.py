@@ -13,6 +13,7 @@ from kanalyze.report.traffic_document import Traffic
 
 WORTH = 0.05
 """Share of the time that a change must save to be worth it: the model's ranking errs by as much."""
+_SMS = 0.9  # of the SMs that have a block in a launch that fills the GPU
 _LEAST_US = 1.0  # less is what launches of one kernel differ by
 NO_SOURCE = "there is no source to compile again, only its PTX"
 """Why a change was not tried."""
@@ -207,6 +208,14 @@ def share(traffic: Traffic, bound: str) -> float:
     """What a bound is of the predicted time; 0 where it is not known."""
     time = traffic.time
     return (time.bounds_us.get(bound) or 0.0) / time.predicted_us if time.predicted_us else 0.0
+
+
+def leaves_sms_idle(facts: Facts) -> bool:
+    """Whether 10 % of the SMs and more have no block."""
+    traffic, device = facts.traffic, facts.device
+    if traffic is None or device is None or not device.sms:
+        return False
+    return math.prod(traffic.grid) < _SMS * device.sms
 
 
 def shared_by_all(traffic: Traffic) -> float:

@@ -54,7 +54,6 @@ from kanalyze.report.traffic_rows import decimal, human, whole
 _BUSY = 0.6  # share of the time from which HBM counts as busy
 _LAUNCH = 0.3  # share of the time above which the launch itself is the reason
 _STEPS = 4  # times that a tile size is doubled
-_SMS = 0.9  # of the SMs that have a block
 _NO_RESOURCE = ("latency", "launch")
 
 
@@ -69,7 +68,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     if trying.share(traffic, "hbm") >= _BUSY or trying.share(traffic, "launch") > _LAUNCH:
         return
-    if traffic.waves is None or traffic.waves.blocks < _SMS * device.sms:
+    if trying.leaves_sms_idle(facts):
         return
     try:
         chip = machine(device)

@@ -38,8 +38,6 @@ from kanalyze.findings.facts import Facts
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, plural, whole
 
-_IDLE = 0.1  # of the SMs without a block
-
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
     """A launch that leaves SMs without a block."""
@@ -48,7 +46,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     blocks, sms = traffic.waves.blocks, device.sms
     idle = 1 - blocks / sms
-    if not blocks or idle < _IDLE:
+    if not blocks or not trying.leaves_sms_idle(facts):
         return
     waits = trying.share(traffic, "launch")
     beside = f"; {decimal(100 * waits)} % of its time is the launch" if waits else ""

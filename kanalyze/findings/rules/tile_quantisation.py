@@ -59,6 +59,8 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     if not traffic.flops_by_unit.get("tensor"):
         return  # a row in a block of 2^n elements: lanes without one are the price of the shape
+    if trying.leaves_sms_idle(facts):
+        return  # what a tile computes in vain costs less than the SMs without one
     inside: dict[str, int] = {}
     whole_: dict[str, int] = {}
     for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
