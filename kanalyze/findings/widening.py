@@ -119,21 +119,16 @@ def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
 
 
 def _fewest(facts: Facts, group: Group, wanted: Mapping[str, str], best: Group) -> dict[str, str]:
-    """As few of the facts as make accesses as wide: one alone, else what cannot be left out."""
+    """Those of the facts of which none can be left out for accesses as wide."""
 
     def enough(some: dict[str, str]) -> bool:
         made = _made(facts, group, {"facts": some})
         return made is not None and made.size >= best.size
 
     left = dict(wanted)
-    if len(left) < 2:
-        return left
-    for name, fact in wanted.items():
-        if enough({name: fact}):
-            return {name: fact}
     for name in wanted:
         fewer = {n: f for n, f in left.items() if n != name}
-        if len(left) > 2 and enough(fewer):
+        if fewer and enough(fewer):
             left = fewer
     return left
 
