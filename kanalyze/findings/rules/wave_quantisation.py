@@ -15,9 +15,9 @@ few run alone in a wave of their own while the other SMs wait: 133 blocks on 132
 How it is detected
 ------------------
 Waves are blocks over the blocks that fit at a time (see `kanalyze waves`). In a launch it is said
-where empty places are 10 % of all places, unless HBM or L2 are busy for 80 % of the time or the
-launch itself takes half of it: then empty places cost nothing. In a profile it takes 5 % of the
-time, at one block an SM.
+where empty places are 10 % of all places, and the SM with most blocks has 10 % more than the mean,
+unless HBM or L2 are busy for 80 % of the time or the launch itself takes half of it: then empty
+places cost nothing. In a profile it takes 5 % of the time, at one block an SM.
 
 How it is proven
 ----------------
@@ -60,7 +60,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     if traffic is None or waves is None or not waves.blocks:
         return
     rounds = math.ceil(waves.blocks / waves.blocks_per_wave)
-    lost = waves.idle_share / rounds
+    lost = min(waves.idle_share / rounds, _beyond_the_mean(waves.blocks, facts))
     if rounds < 2 or lost < _IDLE or trying.shared_by_all(traffic) >= _BUSY:
         return
     if trying.share(traffic, "launch") >= trying.LAUNCH:
@@ -81,6 +81,12 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
          "idle_share": waves.idle_share, "lost_share": lost, "fewer_blocks": fewer,
          "more_blocks": more},
     )  # fmt: skip
+
+
+def _beyond_the_mean(blocks: int, facts: Facts) -> float:
+    """The share of the SMs' time that passes while the SM with most blocks has more than others."""
+    sms = facts.device.sms if facts.device is not None else None
+    return 1 - blocks / (sms * math.ceil(blocks / sms)) if sms else 1.0
 
 
 def prove(facts: Facts, finding: Finding) -> Finding:
