@@ -1,0 +1,213 @@
+"""What findings promise, and what a GPU says to it: both samples of each, counted and timed.
+
+    python benchmarks/findings.py measure       on a GPU with Nsight Compute
+    python benchmarks/findings.py table         anywhere
+
+``measure`` runs ``samples/findings/ID/fires`` and ``mended`` of every finding that is about a kernel
+with a launch, and writes ``samples/findings/measured.json``. ``table`` estimates the same launches
+and writes the table in ``docs/findings.md`` between its marks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kanalyze import Launch, compile_kernel, estimate, parse_ptx, read_records, tools
+from kanalyze.findings import catalogue
+from kanalyze.report.traffic_document import Traffic
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLES = ROOT / "samples" / "findings"
+MEASURED = SAMPLES / "measured.json"
+DOCUMENT = ROOT / "docs" / "findings.md"
+MARKS = ("<!-- findings: measured -->", "<!-- end of findings -->")
+SIDES = ("fires", "mended")
+WRONG = ("offset-wraps",)  # its launch would access memory outside of its arrays
+METRICS = {
+    "time_us": "gpu__time_duration.sum",
+    "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "global_atomic_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
+    "global_reduction_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_red.sum",
+    "shared_load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "shared_store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "instructions_executed": "smsp__inst_executed.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+}
+WORDS = {
+    "requests": ("global_load_requests", "global_store_requests"),
+    "sectors": ("global_load_sectors", "global_store_sectors"),
+    "atomics with a result": ("global_atomic_requests",),
+    "shared wavefronts": ("shared_load_wavefronts", "shared_store_wavefronts"),
+    "HBM bytes": ("dram_read_bytes", "dram_write_bytes"),
+    "instructions": ("instructions_executed",),
+}
+
+
+def sample(id_: str, side: str) -> Path | None:
+    """A sample that can be launched: a kernel file, or PTX with a launch record."""
+    folder = SAMPLES / id_
+    python, ptx = folder / f"{side}.py", folder / f"{side}.ptx"
+    if python.exists() and "# options:" not in python.read_text("utf-8"):
+        return python
+    return ptx if ptx.exists() and ptx.with_suffix(".json").exists() else None
+
+
+def pairs() -> dict[str, tuple[Path, Path]]:
+    """Both samples of each finding of which both can be launched."""
+    found = {}
+    for id_ in catalogue.RULES:
+        both = [sample(id_, side) for side in SIDES]
+        if id_ not in WRONG and both[0] is not None and both[1] is not None:
+            found[id_] = (both[0], both[1])
+    return found
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+def measure() -> None:
+    """Run everything; write `MEASURED`."""
+    known = pairs()
+    chosen = [path for both in known.values() for path in both]
+    counted = _benched([path for path in chosen if path.suffix == ".py"])
+    counted |= _launched([path for path in chosen if path.suffix == ".ptx"])
+    device = next(iter(counted.values()))["device"]
+    data = {
+        "device": device,
+        "findings": {
+            id_: {side: counted[path]["counters"] for side, path in zip(SIDES, both, strict=True)}
+            for id_, both in known.items()
+            if all(path in counted for path in both)
+        },
+    }
+    MEASURED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    for id_ in known.keys() - data["findings"].keys():
+        print(f"{id_}: not measured", file=sys.stderr)
+
+
+def _benched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "kanalyze", "bench", *map(str, files), "-o", folder]
+        subprocess.run(command, check=False)
+        records, _ = read_records(folder)
+        found = {}
+        for record in records:
+            place = Path(record.data["target"].partition(".py")[0] + ".py").resolve()
+            counters = record.data["counters"] or {}
+            found[place] = {
+                "device": record.data["device"],
+                "counters": {name: counters.get(metric) for name, metric in METRICS.items()},
+            }
+    return {place: _in_us(row) for place, row in found.items()}
+
+
+def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+    from kanalyze.bench import counters, gpu
+
+    ncu = counters.find_ncu()
+    assert ncu is not None
+    device = gpu.machine().name
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        ranges = [_range(file, Path(folder) / f"{n}.cubin") for n, file in enumerate(files)]
+        rows, _, _ = counters.count(ncu, ranges, list(METRICS.values()), lambda done: None)
+        for index, row in rows.items():
+            file = files[index]
+            total = row.total(list(METRICS.values()))
+            named = {name: total.get(metric) for name, metric in METRICS.items()}
+            found[file] = _in_us({"device": device, "counters": named})
+    return found
+
+
+def _range(ptx: Path, cubin: Path) -> dict[str, Any]:
+    """A launch record beside PTX as a range of `kanalyze.bench.replay`."""
+    made = tools.assemble(ptx.read_text("utf-8"))
+    cubin.write_bytes(made.cubin)
+    record = json.loads(ptx.with_suffix(".json").read_text("utf-8"))
+    params = [
+        [p["name"], p["type"], p.get("value"), [p["bytes"] // 4] if "bytes" in p else None]
+        for p in record["params"]
+    ]
+    return {
+        "cubin": str(cubin), "kernel": record["kernel"], "grid": record["grid"],
+        "block": record["block"], "shared": 0, "params": params, "nulls": 0,
+    }  # fmt: skip
+
+
+def _in_us(row: dict[str, Any]) -> dict[str, Any]:
+    time = row["counters"].get("time_us")
+    row["counters"]["time_us"] = None if time is None else time / 1000
+    return row
+
+
+# ---------------------------------------------------------------- anywhere
+
+
+def estimated(path: Path) -> Traffic:
+    """The estimate of a sample's launch on an H200."""
+    if path.suffix == ".py":
+        return estimate(compile_kernel(str(path)), device="H200", findings=False)
+    launch = Launch.from_record(path.with_suffix(".json"))
+    return estimate(parse_ptx(path.read_text("utf-8")), launch, device="H200", findings=False)
+
+
+def table() -> None:
+    """Write the table of the document."""
+    data = json.loads(MEASURED.read_text("utf-8"))
+    known = pairs()
+    lines = [
+        f"Measured on an {data['device']} (`ncu`, caches flushed, clocks left alone):",
+        "",
+        "| finding | time, estimated | time, measured | what else changes, estimated | measured |",
+        "| --- | ---: | ---: | --- | --- |",
+    ]
+    for id_, sides in data["findings"].items():
+        both = [estimated(path) for path in known[id_]]
+        times = [f"{traffic.time.predicted_us or 0:.3g}" for traffic in both]
+        measured = [f"{sides[side]['time_us']:.3g}" for side in SIDES]
+        ours = [{**t.counters} for t in both]
+        lines.append(
+            f"| `{id_}` | {' → '.join(times)} µs | {' → '.join(measured)} µs "
+            f"| {changed(*ours)} | {changed(*(sides[side] for side in SIDES))} |"
+        )
+    text = DOCUMENT.read_text("utf-8")
+    head, _, rest = text.partition(MARKS[0])
+    tail = rest.partition(MARKS[1])[2]
+    body = "\n".join(lines)
+    DOCUMENT.write_text(f"{head}{MARKS[0]}\n\n{body}\n\n{MARKS[1]}{tail}", "utf-8")
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The first number of `WORDS` that differs by a tenth: ``sectors 8.39 M → 1.05 M``."""
+    for words, names in WORDS.items():
+        one, two = (
+            None if any(side.get(n) is None for n in names) else sum(side[n] for n in names)
+            for side in (before, after)
+        )
+        if one is None or two is None:
+            continue
+        if abs(one - two) > 0.1 * max(one, two):
+            return f"{words} {amount(one)} → {amount(two)}"
+    return "-"
+
+
+def amount(number: float) -> str:
+    """A count with three digits: ``8.39 M``."""
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"
+
+
+if __name__ == "__main__":
+    {"measure": measure, "table": table}[sys.argv[1]]()
