@@ -502,7 +502,7 @@ def test_an_offset_of_so_many_floats(tmp_path: Path, elements: int, per_request:
     assert inside == (4 * elements % 32, 4 * elements % 32)
     assert finding.numbers["used_share"] == 0.8
     assert finding.numbers["sectors"] == 5 * finding.numbers["requests"]
-    assert f"an offset of {elements} elements is added" in finding.message
+    assert f"an offset of {elements} element" in finding.message
     assert finding.saves == {"sectors": 256}
 
 

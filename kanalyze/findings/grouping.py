@@ -19,6 +19,7 @@ from kanalyze.report import document as doc
 
 KINDS = ("load", "store", "async_copy")
 _WARP_IN_X = (1024, 1, 1)  # a block whose extents are not known: lanes run along x
+_NUMBERS = ("f16", "bf16", "f32", "f64")  # types of elements; .b32 may be two of 16 bits
 _LEAST_SHARE = 0.05  # of the requests of a launch, from which on accesses are worth a remark
 
 
@@ -66,7 +67,9 @@ class Group:
 
     @cached_property
     def element(self) -> int:
-        """Bytes of an element: by the pointer's type, else as the PTX writes it."""
+        """Bytes of an element: as the PTX writes it, if as a number; else by the pointer's type."""
+        if self.first.opcode.rpartition(".")[2] in _NUMBERS:
+            return self.first.element_bits // 8
         for argument in self.facts.arguments.values():
             if argument.name == self.pointer and argument.element_bytes:
                 return argument.element_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kanalyze.report import traffic_document as doc
-from kanalyze.report import traffic_findings
+from kanalyze.report import traffic_pointers
 from kanalyze.report.layout import NBSP, Segment, plural
 from kanalyze.report.traffic_rows import added, decimal, engineering, human, percent, whole
 
@@ -27,7 +27,7 @@ def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
 
 def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     compulsory = traffic.compulsory
-    known = traffic_findings.per_pointer(traffic)
+    known = traffic_pointers.per_pointer(traffic)
     for index, pointer in enumerate(known):
         parts: list[str] = []
         for verb, size, asked, sharing in (
@@ -37,7 +37,7 @@ def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
             if size is None:
                 parts.append(f"{verb}: unknown ({pointer.reason or 'no reason'})")
             elif size:
-                again = traffic_findings.again(asked, size, sharing)
+                again = traffic_pointers.again(asked, size, sharing)
                 each = f", {_sectors(sharing.sectors_per_block)}" if sharing is not None else ""
                 parts.append(f"{human(size)} {verb}{each}{again}")
         text = "; ".join(parts) or "not touched"
