@@ -176,7 +176,7 @@ def _fault(facts: Facts, group: Group) -> tuple[str, str] | None:
         words = grouping.words(facts, offset, element)
         known = f"{words} = {size:,}" if offset.terms else words
         return (
-            f"an offset of {known} element{"s" if abs(size) != 1 else ""} is added",
+            f"an offset of {known} element{'s' if abs(size) != 1 else ''} is added",
             f"let the offset be a multiple of {max(1, SECTOR // element)} elements, or begin at "
             "the multiple before it and leave out what is in front",
         )
