@@ -20,6 +20,7 @@ their executions. The local accesses of the machine code (STL, LDL) say in which
 source lines. A stack frame without spills is something else: see `stack-array`, `local-indexing`.
 It is a warning where a launch is faster without, or where 16 bytes or more (a vector of four
 registers) are spilled in a loop and another number of warps or registers avoids it; else an info.
+64 bytes or less outside of loops are not reported.
 
 How it is proven
 ----------------
@@ -52,6 +53,7 @@ from kanalyze.report.document import Finding
 ID = "register-spill"
 
 _MOST = 255  # registers of a thread, on every architecture since sm_35
+_ONCE = 64  # bytes; up to eight registers saved and fetched once a thread are not worth a word
 _IN_LOOP = 16  # bytes; fewer than four registers an iteration hide behind other instructions
 _WARPS = 16  # more than 512 threads a block leave 64 registers to each and spill again
 
@@ -65,6 +67,8 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     known = not isinstance(found, str)
     accesses = [] if isinstance(found, str) else found
     looped = sum(a.bytes for a in accesses if a.loop_depth)
+    if known and not looped and (stores or 0) + (loads or 0) <= _ONCE:
+        return
     line, place = facts.place
     registers = facts.resources.registers or 0
     numbers = {"spill_store_bytes": stores, "spill_load_bytes": loads, "registers": registers}
