@@ -574,7 +574,7 @@ CAUSES = [
     ("10", "ptx mm_w16.sm100.ptx --no-proof",
      ["[tensor-core-fallback]", "the block has 16 warps", "only with 4 or 8 warps"]),
     ("12", "ptx scatter_sum.sm80.ptx --no-proof",
-     ["stores none", "8 × atom.global.gpu.acq_rel.add.f32: each reads and writes L2"]),
+     ["stores none", "[atomic-without-use]", "red would do", "8 × atom.global.gpu.acq_rel.add.f32: each reads and writes L2"]),
     ("12", "ptx scatter_sum_relaxed.sm80.ptx --no-proof", ["8 × red.global.gpu.relaxed.add.f32"]),
     ("15", "traffic transpose.sm_80.ptx --launch tr_pad0.json --exact --no-proof",
      ["32-way bank conflict", "padded by 4 bytes", "1,048,576 → 32,768"]),
