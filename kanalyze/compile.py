@@ -262,6 +262,38 @@ def compile_kernel(
         return replace(made, asked=asked_for)
 
 
+def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, ...] | None:
+    """The grid that a kernel's file gives with some settings changed, without compiling it.
+
+    None where the file does not describe its launches.
+
+    Args:
+        compiled: the kernel as it is.
+        settings: see `compile_kernel`; they are added to those that were given.
+
+    Raises:
+        KanalyzeError: the file cannot be executed, or refuses the settings.
+    """
+    from kanalyze import kernelfile
+
+    path = compiled.source_file
+    if compiled.asked.get("source") is not None or compiled.asked.get("signature") is not None:
+        return None
+    _triton.import_triton()
+    merged = {**compiled.asked.get("settings", {}), **settings}
+    own = {k: _plain(parse_value(v)) for k, v in merged.items() if k not in _OPTIONS}
+    with (
+        _triton.environment(str(path)),
+        userfile.importable(path.parent),
+        userfile.quiet_stdout(),
+    ):
+        module = userfile.load(path)
+        description = _description(path, compiled.source_function, module, None)
+        if description is None:
+            return None
+        return tuple(kernelfile.plan(description, module, own, compiled.asked.get("dtype")).grid)
+
+
 @contextlib.contextmanager
 def _in_place(path: Path, source: str | None) -> Iterator[Path]:
     """The file, or one of the same name with another text for a while."""

@@ -67,4 +67,4 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Smaller tiles."""
-    return trying.with_other_tiles(facts, finding, (0.5,))
+    return trying.with_other_tiles(facts, finding, (0.5,), fills=True)
