@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kanalyze import analyze, compile_kernel, tools
+from kanalyze import analyze, compile_kernel, read_records, tools
+from kanalyze.findings import catalogue
 from kanalyze.report.document import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -94,3 +95,27 @@ def test_machine_code_alone_shows_it(tmp_path: Path) -> None:
     assert found.numbers["waited"] == found.numbers["hgmma"] == 8
     path.write_bytes(compile_kernel(SMALL).cubin)
     assert findings(path) == []
+
+
+def test_measured_times_in_the_explanations_are_those_of_the_records() -> None:
+    cases = {
+        "wgmma-serialized": (
+            ("matmul_relu-fp16-M8192-N8192-K8192-BLOCK_N256-num_warps4", "12,103"),
+            ("matmul_relu-fp16-M8192-N8192-K8192-BLOCK_N256", "1,495"),
+            ("flash_attention-fp16-B4-H16-T4096-D64-causal0-BLOCK_KV128-num_warps4", "749"),
+            ("flash_attention-fp16-B4-H16-T4096-D64-causal0-BLOCK_KV128", "882"),
+        ),
+        "register-spill": (
+            ("matmul_relu-fp16-M8192-N8192-K8192-BLOCK_M256-num_warps4", "7,848"),
+            ("matmul_relu-fp16-M8192-N8192-K8192-BLOCK_M256", "1,888"),
+        ),
+    }
+    records, _ = read_records(str(SAMPLES.parent / "h200"))
+    measured = {r.case: r.counters.get("gpu__time_duration.sum") for r in records}
+    for id_, rows in cases.items():
+        text = " ".join(catalogue.rule(id_).sections["Example"].split())
+        for case, said in rows:
+            nanoseconds = measured[case]
+            assert nanoseconds is not None
+            assert f"{nanoseconds / 1000:,.0f}" == said
+            assert said in text

@@ -34,6 +34,9 @@ Example
 
     kernel[grid](x, y, n, BLOCK=16384, num_warps=4)    # 128 elements a thread
 
+Measured on an H200 (`samples/h200`, matmul_relu, fp16, 8192 x 8192 x 8192, BLOCK_M=256): 7,848 us
+with 4 warps, which spill, 1,888 us with 8.
+
 Source
 ------
 CUDA C++ Programming Guide 13.0, section "Device Memory Accesses", local memory; table "Technical
