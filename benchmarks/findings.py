@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kanalyze import Launch, compile_kernel, estimate, parse_ptx, read_records, tools
+from kanalyze import Launch, compile_kernel, estimate, parse_ptx, read_records
 from kanalyze.findings import catalogue
 from kanalyze.report.traffic_document import Traffic
 
@@ -116,30 +116,26 @@ def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
 
     ncu = counters.find_ncu()
     assert ncu is not None
-    device = gpu.machine().name
+    device = gpu.machine().device
     found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        ranges = [_range(file, Path(folder) / f"{n}.cubin") for n, file in enumerate(files)]
-        rows, _, _ = counters.count(ncu, ranges, list(METRICS.values()), lambda done: None)
-        for index, row in rows.items():
-            file = files[index]
-            total = row.total(list(METRICS.values()))
-            named = {name: total.get(metric) for name, metric in METRICS.items()}
-            found[file] = _in_us({"device": device, "counters": named})
+    ranges = [_range(file) for file in files]
+    rows, _, _ = counters.count(ncu, ranges, list(METRICS.values()), lambda done: None)
+    for index, row in rows.items():
+        total = row.total(list(METRICS.values()))
+        named = {name: total.get(metric) for name, metric in METRICS.items()}
+        found[files[index]] = _in_us({"device": device, "counters": named})
     return found
 
 
-def _range(ptx: Path, cubin: Path) -> dict[str, Any]:
-    """A launch record beside PTX as a range of `kanalyze.bench.replay`."""
-    made = tools.assemble(ptx.read_text("utf-8"))
-    cubin.write_bytes(made.cubin)
+def _range(ptx: Path) -> dict[str, Any]:
+    """A launch record beside PTX as a range of `kanalyze.bench.replay`; the driver compiles it."""
     record = json.loads(ptx.with_suffix(".json").read_text("utf-8"))
     params = [
         [p["name"], p["type"], p.get("value"), [p["bytes"] // 4] if "bytes" in p else None]
         for p in record["params"]
     ]
     return {
-        "cubin": str(cubin), "kernel": record["kernel"], "grid": record["grid"],
+        "cubin": str(ptx), "kernel": record["kernel"], "grid": record["grid"],
         "block": record["block"], "shared": 0, "params": params, "nulls": 0,
     }  # fmt: skip
 

@@ -50,6 +50,20 @@ def test_every_combination_once_in_order() -> None:
     assert names("gelu", "gelu", "--set", "n=16,16") == ["gelu-fp32-n16"]
 
 
+def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    text = (ROOT / "samples" / "naive_matmul.py").read_text("utf-8")
+    for folder in ("one", "two", "two/one"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "naive_matmul.py").write_text(text)
+    one, two, again = (str(tmp_path / f / "naive_matmul.py") for f in ("one", "two", "two/one"))
+    case = "naive_matmul-fp16-M1024-N1024-K1024"
+    assert names(one, two) == [f"one-{case}", f"two-{case}"]
+    assert names(one, one) == [case]
+    result = CliRunner().invoke(cli, ["bench", one, again, "--dry-run"])
+    assert result.exit_code == 2
+    assert "2 launches of different files" in result.stderr
+
+
 def test_without_settings_the_files_examples() -> None:
     assert names("softmax") == [
         "softmax-fp32-M8192-N4096", "softmax-fp32-M4096-N1000", "softmax-fp16-M1024-N50257",

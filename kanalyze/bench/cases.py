@@ -7,8 +7,9 @@ import itertools
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -123,7 +124,7 @@ def expand(requests: Iterable[Request]) -> list[Case]:
         UsageError: an unknown kernel, name or element type, or a value that cannot be.
         InputError: a file of the user's cannot be run or read.
     """
-    cases: dict[str, Case] = {}
+    cases: dict[tuple[Path, str], Case] = {}
     loaded: dict[str, Target] = {}
     for request in requests:
         for text in request.targets:
@@ -131,10 +132,28 @@ def expand(requests: Iterable[Request]) -> list[Case]:
             for dtype, settings in _grid(target, request):
                 plan = kernelfile.plan(target.file, target.module, settings, dtype)
                 name = _name(target, plan)
-                cases.setdefault(
-                    name, Case(name, target, settings, plan, request.rivals, request.counters)
-                )
-    return list(cases.values())
+                case = Case(name, target, settings, plan, request.rivals, request.counters)
+                cases.setdefault((target.file.path, name), case)
+    return _told_apart(list(cases.values()))
+
+
+def _told_apart(cases: list[Case]) -> list[Case]:
+    """Launches of files of the same name by the folders that they lie in.
+
+    Raises:
+        UsageError: the folders have the same name, too.
+    """
+    often = Counter(case.name for case in cases)
+    named = [
+        replace(case, name=f"{case.target.file.path.parent.name}-{case.name}")
+        if often[case.name] > 1
+        else case
+        for case in cases
+    ]
+    for name, times in Counter(case.name for case in named).items():
+        if times > 1:
+            raise UsageError(f"{times} launches of different files would be called {name}")
+    return named
 
 
 def _grid(target: Target, request: Request) -> Iterator[tuple[str | None, Settings]]:

@@ -28,8 +28,8 @@ def grid(shape, constexprs):
 
 
 def reference(tensors, shape):
-    return {"y_ptr": tensors["y_ptr"] + tensors["x_ptr"].sum()}
+    return {"y_ptr": tensors["x_ptr"].sum().reshape(1)}
 
 
 def bound(dtype, roundoff):
-    return 4096 * roundoff["fp32"]
+    return 65536 * roundoff["fp32"]
