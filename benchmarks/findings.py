@@ -169,8 +169,8 @@ def table() -> None:
     ]
     for id_, sides in data["findings"].items():
         both = [estimated(path) for path in known[id_]]
-        times = [f"{traffic.time.predicted_us or 0:.3g}" for traffic in both]
-        measured = [f"{sides[side]['time_us']:.3g}" for side in SIDES]
+        times = [microseconds(traffic.time.predicted_us) for traffic in both]
+        measured = [microseconds(sides[side]["time_us"]) for side in SIDES]
         ours = [{**t.counters} for t in both]
         lines.append(
             f"| `{id_}` | {' → '.join(times)} µs | {' → '.join(measured)} µs "
@@ -195,6 +195,11 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         if abs(one - two) > 0.1 * max(one, two):
             return f"{words} {amount(one)} → {amount(two)}"
     return "-"
+
+
+def microseconds(time: float | None) -> str:
+    """Three digits, or all of those in front of the point."""
+    return "unknown" if time is None else f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
 
 
 def amount(number: float) -> str:

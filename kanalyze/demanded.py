@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kanalyze import contention
 from kanalyze.devices import Device
 from kanalyze.launched import Cost
 from kanalyze.memory.streams import past_l1
@@ -75,6 +76,7 @@ def demand(
         alone.waits,
         alone.local_waits * blocks,
         spilled.read + spilled.written,
+        _turns(totals),
         _alternates(code),
     )
 
@@ -160,6 +162,17 @@ def _copied(costs: Iterable[Cost]) -> float:
         else:
             total += _THROUGH_L1 * cost.counted.cost
     return total
+
+
+def _turns(totals: Totals) -> float:
+    """Atomics that go to the same address, in the mean of those of a pointer; the most of any."""
+    groups: dict[str | None, list[Cost]] = {}
+    rows = zip(totals.costs, totals.description.kernel.accesses, strict=True)
+    pointers = {id(cost): row.pointer for cost, row in rows}
+    for cost in contention.counted_atomics(totals.costs):
+        groups.setdefault(pointers[id(cost)], []).append(cost)
+    found = [contention.operations(totals.launched, group) for group in groups.values()]
+    return max((known.each for known in found if known is not None), default=0.0)
 
 
 def _alternates(code: SassLaunched) -> bool:

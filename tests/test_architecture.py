@@ -26,7 +26,7 @@ LAYERS = [
     ("predicted",),
     ("demanded",),
     ("pipeline", "decoding", "findings"),
-    ("totals", "executed", "sharing", "draws"),
+    ("totals", "executed", "sharing", "draws", "contention"),
     ("describe", "machine"),
     ("timing",),
     ("memory",),

@@ -76,6 +76,17 @@ def test_the_largest_bound_is_the_diagnosis() -> None:
     assert nothing_binds.bound_by == "latency"
 
 
+def test_atomics_on_one_address_take_turns() -> None:
+    chip = machine(device("H200"))
+    nothing = dict.fromkeys(
+        ("l2_read_sectors", "l2_write_sectors", "l1_miss_sectors", "fabric_sectors",
+         "dram_read_bytes", "dram_write_bytes"), 0.0,
+    )  # fmt: skip
+    found = times(Demand({}, 0.0, turns=1e6), nothing, 5.0, chip, 132, 1, 0)
+    assert found.bound_by == "atomics"
+    assert found.predicted_us == pytest.approx(1e6 * chip["atomic_turn"] / 1000)
+
+
 def test_the_work_of_the_sms_is_that_of_the_busiest_pipe() -> None:
     chip = machine(device("H200"))
     total, by_tensor = sm_work(Demand({"sfu": 1e6, "fma": 5e5}, 0.0), chip, 132, 4)
