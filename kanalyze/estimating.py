@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
+from kanalyze.machine import Machine
 from kanalyze.memory.calibration import Calibration
 from kanalyze.memory.results import COUNTERS as ESTIMATED
 from kanalyze.models.intensity import intensity
@@ -128,6 +128,7 @@ def estimate(
         names = ", ".join(known)
         raise UsageError(f"{len(subjects)} kernels where one is expected: say which of {names}")
     subject, function = subjects[0]
+    subject = replace(subject, assume=assume or {})
     if launch is None:
         launch = launch_of(subject.compiled)
     if cubin is not None:
@@ -135,17 +136,16 @@ def estimate(
     if assume:
         launch = assuming.assume(launch, [p.name for p in function.parameters], assume)
     changes = dict(what_if or {}) if simulate else None
-    found = _Estimate(subject, function, launch, device, changes, calibration or {})
+    found = _Estimate(
+        subject, function, launch, device, changes, calibration or {}, resources_of(subject)
+    )
     traffic = _of_draws(found)
     if time_us is not None:
         traffic = replace(traffic, at_time=at_time(traffic, time_us))
     if not findings:
         return traffic
     facts = found.facts(traffic)
-    facts.estimate = partial(
-        estimate, device=device, assume=assume, simulate=simulate, what_if=what_if,
-        calibration=calibration, findings=False,
-    )  # fmt: skip
+    facts.estimate = found.of
     seen, failed = running.of_launch(facts, running.Wanted(ignore, prove))
     return replace(traffic, findings=seen, unknown=(*traffic.unknown, *failed))
 
@@ -178,20 +178,20 @@ class _Estimate:
     launch: Launch
     device_name: str | None
     changes: dict[str, float] | None  # on the GPU's rates; None: nothing is simulated
-    calibration: Calibration = field(default_factory=dict)
+    calibration: Calibration
+    machine: Machine
+    sources: Sources = field(default_factory=Sources)
+    described: Description | None = None
 
     def __post_init__(self) -> None:
-        arguments = arguments_of(self.subject, self.function, self.launch)
-        self.machine = resources_of(self.subject)
         self.resources = self.machine(self.function.name)
-        self.sources = Sources()
         unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
         self.unread = f"statements could not be read (line {unread[0]})" if unread else None
-        self.description: Description = describe(
+        self.description: Description = self.described or describe(
             self.subject.module,
             self.function,
             self.subject.file,
-            arguments,
+            arguments_of(self.subject, self.function, self.launch),
             self.resources,
             self.subject.notes,
             self.sources,
@@ -206,6 +206,17 @@ class _Estimate:
         other.launch = assuming.draw(self.launch, number)
         other._count()
         return other
+
+    def of(self, other: Facts) -> doc.Traffic:
+        """The estimate of the launch of another compilation of the kernel, on the same GPU."""
+        if other.launch is None:
+            raise UsageError("the launch of the other compilation is not known")
+        return _of_draws(
+            _Estimate(
+                other.subject, other.function, other.launch, self.device_name, self.changes,
+                self.calibration, other.machine, other.sources, other.description,
+            )
+        )  # fmt: skip
 
     def _count(self) -> None:
         self.unknown: list[Unknown] = []

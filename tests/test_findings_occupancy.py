@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,14 @@ def test_shared_memory_just_above_a_step() -> None:
     assert found.numbers["blocks_per_sm_then"] == blocks_by_shared(then) == 3
     assert blocks_by_shared(then + 1) == 2
     assert found.severity == "warning"
-    assert found.advice == "num_stages=3"
     assert found.proof is not None
-    again = estimate(SHORT_K, settings=Settings(num_stages=3))
-    assert again.time.predicted_us == pytest.approx(found.proof.after["time_us"], abs=1e-3)
+    times = {
+        n: estimate(SHORT_K, settings=Settings(num_stages=n), findings=False).time.predicted_us
+        for n in (1, 2, 3)
+    }
+    best = min(times, key=lambda n: times[n] or math.inf)
+    assert found.advice == f"num_stages={best}"
+    assert times[best] == pytest.approx(found.proof.after["time_us"], abs=1e-3)
     assert found.proof.after["time_us"] < 0.95 * found.proof.before["time_us"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from kanalyze.address.accesses import AccessValue
 from kanalyze.compile import Compiled
+from kanalyze.contents import arrays_of
 from kanalyze.describe import Argument, Description, Resources, Sources, describe
 from kanalyze.errors import KanalyzeError
+from kanalyze.findings.budget import Budget, SpentError
+from kanalyze.findings.changes import words
 from kanalyze.launch import Launch
 from kanalyze.launched import Launched
+from kanalyze.models import lanes
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.ptx.parse import parse_ptx_modules
@@ -25,6 +30,10 @@ if TYPE_CHECKING:
     from kanalyze.pipeline import Subject
     from kanalyze.sass_section import Code
     from kanalyze.totals import Totals
+
+NO_SOURCE = "there is no source to compile again, only its PTX"
+"""Why a change was not tried."""
+_TRITON_SHARED = "global_smem"  # what Triton calls a kernel's shared memory
 
 
 @dataclass
@@ -43,7 +52,9 @@ class Facts:
         sources: cache of source files.
         with_code: whether the machine code was asked for, see `code`.
         traffic, totals, device: the estimate of the launch, for `check_launch`.
-        estimate: makes the estimate of the same launch of the kernel compiled otherwise.
+        estimate: makes the estimate of the launch of the kernel compiled otherwise.
+        budget: how often the kernel may yet be compiled and simulated.
+        changed: what was changed, in words, of a kernel that was compiled again.
     """
 
     subject: Subject
@@ -58,9 +69,12 @@ class Facts:
     traffic: Traffic | None = None
     totals: Totals | None = None
     device: Device | None = None
-    estimate: Callable[[Compiled], Traffic] | None = None
+    estimate: Callable[[Facts], Traffic] | None = None
+    budget: Budget = field(default_factory=Budget)
+    changed: str = ""
     kept: dict[str, Any] = field(default_factory=dict, repr=False)  # what several rules look at
     _made: dict[str, Facts | str] = field(default_factory=dict)
+    _estimated: Traffic | str | None = None
 
     # ------------------------------------------------------------ the kernel
 
@@ -83,6 +97,21 @@ class Facts:
     def accesses(self) -> Iterator[tuple[AccessValue, doc.Access]]:
         """Every memory access: its values, and its row of the document."""
         return zip(self.description.found.accesses, self.kernel.accesses, strict=True)
+
+    @property
+    def of_triton(self) -> bool:
+        """Whether Triton made the kernel."""
+        return self.compiled is not None or _TRITON_SHARED in self.description.variables
+
+    @property
+    def warps(self) -> int | None:
+        """Warps of a block, as far as they are fixed."""
+        if self.compiled is not None:
+            return int(self.compiled.metadata["num_warps"])
+        extents = self.kernel.reqntid
+        if extents is None and self.launch is not None:
+            extents = self.launch.block
+        return None if extents is None else -(-math.prod(extents) // lanes.WARP)
 
     @property
     def code(self) -> Code | str:
@@ -136,48 +165,64 @@ class Facts:
     def again(self, **changes: Any) -> Facts | str:
         """The kernel compiled with other arguments of `kanalyze.compile_kernel`; else why not.
 
-        ``settings`` and ``facts`` are added to those that were given.
+        ``settings`` and ``facts`` are added to those that were given. What was compiled before is
+        not compiled again.
         """
-        key = repr(sorted(changes.items()))
+        if self.compiled is None:
+            return NO_SOURCE
+        key = repr(sorted((name, _ordered(value)) for name, value in changes.items()))
         if key not in self._made:
-            self._made[key] = self._recompiled(changes)
+            try:
+                self.budget.compile(words(changes))
+                self._made[key] = self._of(self.compiled.again(**changes), words(changes))
+            except SpentError as spent:
+                return str(spent)
+            except KanalyzeError as error:
+                self._made[key] = f"it does not compile so: {error}"
         return self._made[key]
 
-    def _recompiled(self, changes: dict[str, Any]) -> Facts | str:
-        if self.compiled is None:
-            return "there is no source to compile again, only its PTX"
-        try:
-            made = self.compiled.again(**changes)
-        except KanalyzeError as error:
-            return f"it does not compile so: {error}"
-        return self.of(made)
+    def _of(self, compiled: Compiled, changed: str) -> Facts:
+        """The same for another compilation of the kernel; its launch is that of the compilation.
 
-    def of(self, compiled: Compiled) -> Facts:
-        """The same for another compilation of the kernel; its launch is that of the compilation."""
+        A launch that was given fits no other compilation: there is none then.
+        """
         from kanalyze.machine import Machine
         from kanalyze.pipeline import Subject, arguments_of, launch_for
 
         (module,) = parse_ptx_modules(compiled.ptx, f"{compiled.name}.ptx")
         (function,) = [f for f in module.entries if f.name == compiled.name]
-        subject = Subject(module, module.name, compiled)
-        subject = replace(subject, assume=self.subject.assume)
+        subject = replace(
+            Subject(module, module.name, compiled, notes=compiled.notes),
+            assume=self.subject.assume,
+        )
         machine = Machine(subject)
         resources = machine(function.name)
-        launch = launch_for(subject, function)
+        launch = None if self.subject.launch is not None else launch_for(subject, function)
         arguments = arguments_of(subject, function, launch)
         description = describe(
-            module, function, subject.file, arguments, resources, (), self.sources, False, launch
-        )
+            module, function, subject.file, arguments, resources, subject.notes, self.sources,
+            with_listing=False, arrays=arrays_of(function.parameters, launch),
+        )  # fmt: skip
         return Facts(
             subject, function, description, machine, resources, arguments, launch, self.sources,
-            with_code=self.with_code, device=self.device, estimate=self.estimate,
+            with_code=self.with_code, device=self.device, budget=self.budget, changed=changed,
         )  # fmt: skip
 
     def estimated(self, other: Facts) -> Traffic | str:
         """The estimate of the launch of another compilation; else why there is none."""
-        if self.estimate is None or other.compiled is None:
+        if self.estimate is None or other.launch is None:
             return "there is no estimate of the launch"
-        try:
-            return self.estimate(other.compiled)
-        except KanalyzeError as error:
-            return str(error)
+        if other._estimated is None:
+            try:
+                self.budget.simulate(other.changed)
+                other._estimated = self.estimate(other)
+            except SpentError as spent:
+                return str(spent)
+            except KanalyzeError as error:
+                other._estimated = str(error)
+        return other._estimated
+
+
+def _ordered(value: Any) -> Any:
+    """The same for two mappings that differ in the order of their items."""
+    return sorted(value.items()) if isinstance(value, dict) else value

@@ -48,35 +48,50 @@ def _run(
     wanted: Wanted,
     checks: Callable[[catalogue.Rule], Iterable[catalogue.Check | None]],
 ) -> tuple[tuple[Finding, ...], list[Unknown]]:
-    found: list[Finding] = []
+    found: list[tuple[catalogue.Rule, Finding]] = []
     failed: list[Unknown] = []
+
+    def fault(rule: catalogue.Rule, error: Exception) -> None:  # must not cost the report
+        what = f"{type(error).__name__}: {error}"[:200]
+        failed.append(Unknown("findings", f"{rule.id} failed (please report it): {what}"))
+
     for rule in catalogue.rules():
         if rule.id in wanted.ignore:
             continue
         try:
             mine = [f for check in checks(rule) if check is not None for f in check(facts)]
-            mine = [f for f in mine if not ignored(facts, f)]
-            if rule.prove is not None:
-                mine = [p for f in mine if (p := _proven(rule.prove, facts, f, wanted)) is not None]
-        except Exception as error:  # a fault of ours must not cost the report
-            what = f"{type(error).__name__}: {error}"[:200]
-            failed.append(Unknown("findings", f"{rule.id} failed (please report it): {what}"))
+            found += [(rule, f) for f in mine if not ignored(facts, f)]
+        except Exception as error:
+            fault(rule, error)
+    proven: list[Finding] = []
+    for rule, finding in sorted(found, key=_promise):
+        try:
+            made = _proven(rule, facts, finding, wanted)
+        except Exception as error:
+            fault(rule, error)
             continue
-        found += mine
-    return tuple(sorted(found, key=_order)), failed
+        proven += [made] if made is not None else []
+    return tuple(sorted(proven, key=_order)), failed
 
 
-def _proven(
-    prove: Callable[[Facts, Finding], Finding | None],
-    facts: Facts,
-    finding: Finding,
-    wanted: Wanted,
-) -> Finding | None:
+def _promise(pair: tuple[catalogue.Rule, Finding]) -> tuple[int, bool]:
+    """What to prove first: the gravest, then what the launch as a whole costs."""
+    rule, finding = pair
+    return SEVERITIES.index(finding.severity), rule.check_launch is None
+
+
+def _proven(rule: catalogue.Rule, facts: Facts, finding: Finding, wanted: Wanted) -> Finding | None:
+    if rule.prove is None:
+        return finding
     if not wanted.prove:
         if finding.proof is not None:  # counted without making the change
             return finding
         return replace(finding, unproven=_NOT_TRIED)
-    return prove(facts, finding)
+    facts.budget.refused.clear()
+    proven = rule.prove(facts, finding)
+    if not facts.budget.refused or (proven is not None and proven.proof is not None):
+        return proven
+    return replace(finding, unproven=facts.budget.said)
 
 
 def _order(finding: Finding) -> tuple[int, float]:

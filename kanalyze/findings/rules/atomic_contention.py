@@ -44,7 +44,6 @@ import numpy as np
 from kanalyze.address.accesses import is_bulk
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import Array, TooLargeError
-from kanalyze.findings import trying
 from kanalyze.findings.facts import Facts
 from kanalyze.launched import Cost, Launched
 from kanalyze.models.coalescing import SECTOR
@@ -109,7 +108,7 @@ def _finding(
         "lanes_per_address": lanes, "instructions": len(group),
     }  # fmt: skip
     if in_warp:
-        first = "tl.sum" if trying.from_triton(facts) else "__reduce_add_sync or shared memory"
+        first = "tl.sum" if facts.of_triton else "__reduce_add_sync or shared memory"
         counted = Proof(
             "counted",
             "one atomic for each address of a warp",

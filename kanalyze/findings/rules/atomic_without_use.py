@@ -46,8 +46,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import made
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import edited, triton_ir
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.ptx import ir
 from kanalyze.ptx.instructions import definitions, uses
 from kanalyze.report import document as doc
@@ -106,9 +106,7 @@ def _finding(facts: Facts, group: list[tuple[ir.Instruction, doc.Access]]) -> Fi
         + ("" if floats else ", so not if it says that data is ready"),
         source,
         numbers,
-        unproven=None
-        if facts.compiled is not None
-        else "there is no source to compile again, only its PTX",
+        unproven=None if facts.compiled is not None else NO_SOURCE,
     )
 
 
@@ -121,11 +119,11 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         return finding
     places = [
         operation.inner
-        for operation in made.operations(facts, "ttir", "tt.atomic_rmw")
+        for operation in triton_ir.operations(facts, "ttir", "tt.atomic_rmw")
         if operation.source == finding.source
     ]
     sources = (
-        made.with_keyword(facts, place, call, "sem", '"relaxed"')
+        edited.with_keyword(facts, place, call, "sem", '"relaxed"')
         for place in places
         for call in _CALLS
     )

@@ -50,7 +50,7 @@ import numpy as np
 
 from kanalyze.address.accesses import AccessValue
 from kanalyze.address.value import leaves
-from kanalyze.findings import trying
+from kanalyze.findings import changes, trying
 from kanalyze.findings.facts import Facts
 from kanalyze.launched import rule_of
 from kanalyze.models import banks, lanes
@@ -308,7 +308,7 @@ def _share_of_time(facts: Facts, further: int) -> float | None:
 
 def _by_triton(facts: Facts) -> bool:
     """Whether a compiler chose the layout of shared memory: it is one array without a type."""
-    return facts.compiled is not None or trying.from_triton(facts)
+    return facts.of_triton
 
 
 def _advice(facts: Facts) -> str:
@@ -351,28 +351,27 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Other numbers of warps, for a Triton kernel whose conflicts cost time."""
     if finding.proof is not None or finding.severity != "warning" or facts.compiled is None:
         return finding
-    now = facts.traffic
-    assert now is not None
-    best_ = trying.fastest(facts, trying.other_warps(facts))
-    if best_ is None or not trying.worth(now, best_.traffic):
+    best_ = trying.fastest(trying.tried(facts, changes.other_warps(facts)))
+    if best_ is None or not trying.faster(facts, best_):
         return replace(
             finding, severity="info", unproven="no other number of warps makes the launch faster"
         )
-    before, after = (_measures(t) for t in (now, best_.traffic))
+    before, after = (_measures(t) for t in (facts.traffic, best_.traffic))
     if after["wavefronts"] >= before["wavefronts"]:
         return replace(
             finding, severity="info", unproven="no other number of warps takes fewer wavefronts"
         )
     return replace(
         finding,
-        advice=f"{best_.words}: {math.floor(100 * trying.gain(now, best_.traffic))} % less time",
+        advice=f"{best_.words}: {math.floor(100 * trying.gain(facts, best_))} % less time",
         proof=Proof("simulated", best_.words, before, after),
         saves={"wavefronts": before["wavefronts"] - after["wavefronts"],
                "time_us": before["time_us"] - after["time_us"]},
     )  # fmt: skip
 
 
-def _measures(traffic: Traffic) -> dict[str, float]:
+def _measures(traffic: Traffic | None) -> dict[str, float]:
+    assert traffic is not None
     counters = traffic.counters
     shared = sum(counters.get(f"shared_{kind}_wavefronts") or 0 for kind in ("load", "store"))
     return {"wavefronts": shared, "time_us": traffic.time.predicted_us or 0.0}

@@ -14,9 +14,9 @@ a square, which needs the fewest rows of A and columns of B.
 
 How it is detected
 ------------------
-HBM reads of the simulated launch are 1.5 times the distinct bytes and more, by at least 64 MiB,
-several blocks read the same sectors, no register is spilled, and HBM needs 40 % of the time. It is
-a warning only where another order saves 5 % of the time.
+HBM reads of the simulated launch are 1.5 times the distinct bytes and more, by at least 64 MiB, and
+blocks share as much: so many bytes are read if each block reads its own once. No register is
+spilled, and HBM needs 40 % of the time. It is a warning only where another order saves 5 % of it.
 
 How it is proven
 ----------------
@@ -39,9 +39,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-from kanalyze.findings import trying
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import bounds, trying
+from kanalyze.findings.changes import Change, settings
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.report.document import Finding, Proof
 from kanalyze.report.traffic_document import PointerBytes, Traffic
 from kanalyze.report.traffic_rows import decimal, whole
@@ -60,14 +62,14 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     if traffic is None:
         return
     moved, least = traffic.counters.get("dram_read_bytes"), traffic.compulsory.read_bytes
-    shared = [p for p in traffic.compulsory.pointers if p.read_bytes and _blocks(p) > 1]
+    shared = [p for p in traffic.compulsory.pointers if _shared(p)]
     if not moved or not least or not shared:
         return
     if moved < _AGAIN * least or moved - least < _LEAST_BYTES:
         return
     if facts.resources.spill_load_bytes:
         return  # spilled registers are read from HBM, too
-    if trying.share(traffic, "hbm") < _BOUND:
+    if bounds.share(traffic, "hbm") < _BOUND:
         return
     most = max(shared, key=lambda p: (p.read_bytes or 0) * _blocks(p))
     names = ", ".join(p.pointer for p in shared)
@@ -86,6 +88,12 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _shared(pointer: PointerBytes) -> bool:
+    """Whether blocks read what others read, too, and not just the sectors where they meet."""
+    sharing = pointer.read_sharing
+    return sharing is not None and sharing.by_block_bytes >= _AGAIN * (pointer.read_bytes or 0)
+
+
 def _blocks(pointer: PointerBytes) -> int:
     return pointer.read_sharing.most_blocks if pointer.read_sharing is not None else 0
 
@@ -94,20 +102,16 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Other values of constexprs that change the order of blocks alone."""
     now = facts.traffic
     assert now is not None
-    best, orders = None, 0
-    for tried in trying.estimates(facts, _changes(facts), fits=_may_be_order):
-        if not _only_order(now, tried.traffic):
-            continue
-        orders += 1
-        if best is None or _rank(tried.traffic) < _rank(best.traffic):
-            best = tried
-    if best is None:
+    tries = trying.tried(facts, _changes(facts), partial(_may_be_order, facts))
+    orders = [(t, t.traffic) for t in tries if t.traffic and _only_order(now, t.traffic)]
+    if not orders:
         why = "no constexpr changes the order of blocks alone"
-        return replace(finding, unproven=why if facts.compiled else trying.NO_SOURCE)
-    before, after = _measures(now), _measures(best.traffic)
-    gained = trying.gain(now, best.traffic)
+        return replace(finding, unproven=why if facts.compiled else NO_SOURCE)
+    best, traffic = min(orders, key=lambda pair: _rank(pair[1]))
+    before, after = _measures(now), _measures(traffic)
+    gained = trying.gain(facts, best)
     fewer = 1 - after["dram_read_bytes"] / before["dram_read_bytes"]
-    worth = trying.worth(now, best.traffic)
+    worth = trying.faster(facts, best)
     if not worth and fewer < _FEWER:
         return None  # of the orders that were tried, this is as good as any
     saved = {"bytes": before["dram_read_bytes"] - after["dram_read_bytes"]}
@@ -120,11 +124,11 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         advice=f"{best.words}: {100 * fewer:.0f} % fewer bytes from HBM, {says}",
         proof=Proof("simulated", best.words, before, after),
         saves=saved,
-        numbers={**finding.numbers, "orders_tried": orders},
+        numbers={**finding.numbers, "orders_tried": len(orders)},
     )
 
 
-def _changes(facts: Facts) -> Iterator[trying.Change]:
+def _changes(facts: Facts) -> Iterator[Change]:
     if facts.compiled is None:
         return
     for name, value in facts.compiled.constexprs.items():
@@ -132,7 +136,7 @@ def _changes(facts: Facts) -> Iterator[trying.Change]:
             continue
         for other in _GROUPS:
             if other != value:
-                yield trying.Change(f"{name}={other}", {"settings": {name: other}})
+                yield settings(**{name: other})
 
 
 def _may_be_order(now: Facts, then: Facts) -> bool:

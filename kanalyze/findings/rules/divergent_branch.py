@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kanalyze.findings import trying
+from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
 from kanalyze.launched import Launched
 from kanalyze.ptx.cfg import Cfg
@@ -95,7 +95,7 @@ def _finding(facts: Facts, group: _Behind, total: int) -> Finding:
     traffic = facts.traffic
     assert traffic is not None
     saved = group.executed - group.needed
-    busy = max(trying.share(traffic, name) for name in ("issue", "alu", "fp32"))
+    busy = max(bounds.share(traffic, name) for name in ("issue", "alu", "fp32"))
     number = f"{group.branches} branches split" if group.branches > 1 else "the branch splits"
     before, after = round(group.executed), round(group.needed)
     return Finding(

@@ -48,7 +48,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kanalyze.address.accesses import AccessValue
-from kanalyze.findings import made
+from kanalyze.findings import triton_ir, trying
+from kanalyze.findings.changes import other_warps
 from kanalyze.findings.facts import Facts
 from kanalyze.report import document as doc
 from kanalyze.report.document import Finding, Source
@@ -102,7 +103,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
 def _through_shared(facts: Facts) -> dict[Place, tuple[list[str], Pairs]]:
     """By place in the source: the types that are converted there, and the shared accesses."""
     tiles: dict[Place, list[str]] = defaultdict(list)
-    for operation in made.operations(facts, "ttgir", "ttg.convert_layout"):
+    for operation in triton_ir.operations(facts, "ttgir", "ttg.convert_layout"):
         shape = re.search(r"tensor<((?:\d+x)+\w+)", operation.text)
         place = operation.source
         if shape is not None and place is not None:
@@ -130,7 +131,7 @@ def _size(tile: str) -> int:
 
 def _bytes(facts: Facts, group: Pairs) -> int:
     """Bytes that a block's threads move with some accesses, executed once each."""
-    return sum(row.bytes_per_thread or 0 for _, row in group) * 32 * (made.warps(facts) or 1)
+    return sum(row.bytes_per_thread or 0 for _, row in group) * 32 * (facts.warps or 1)
 
 
 def _in_same_loop(facts: Facts, group: Pairs) -> int:
@@ -177,20 +178,21 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with half and twice as many warps."""
     if facts.compiled is None or not finding.numbers["loop_depth"]:
         return finding
-    warps = made.warps(facts) or 4
-    changes = [made.settings(num_warps=n) for n in (warps // 2, 2 * warps) if 1 <= n <= 16]
     now = _converted(facts)
-    found = [t for t in made.tried(facts, changes) if _converted(t.facts) < now / 2]
-    found = [t for t in found if made.faster(facts, t) is not False]
+    found = [
+        t
+        for t in trying.tried(facts, other_warps(facts), lambda then: _converted(then) < now / 2)
+        if trying.faster(facts, t) is not False
+    ]
     if not found:
         return replace(finding, unproven="no other num_warps that was tried avoids it")
     best = min(found, key=lambda t: (t.time_us or 0.0, _converted(t.facts)))
     before, after = ({"bytes": _converted(f)} for f in (facts, best.facts))
     return replace(
         finding,
-        advice=best.change.words,
-        proof=made.proof(facts, best, before, after),
-        saves=made.saved_time(facts, best),
+        advice=best.words,
+        proof=trying.proof(facts, best, before, after),
+        saves=trying.saved_time(facts, best),
     )
 
 

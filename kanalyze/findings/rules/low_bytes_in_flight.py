@@ -44,8 +44,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from kanalyze.findings import trying
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import bounds, trying
+from kanalyze.findings.changes import Change, more_stages, other_warps, resized, settings
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.memory.parameters import NoParameterError, machine
 from kanalyze.report.document import Finding, Proof
 from kanalyze.report.traffic_document import Traffic
@@ -62,13 +63,13 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     traffic, device = facts.traffic, facts.device
     if traffic is None or device is None or not device.sms or not traffic.time.predicted_us:
         return
-    bounds = traffic.time.bounds_us
-    resources = {n: us for n, us in bounds.items() if n not in _NO_RESOURCE and us is not None}
+    times = traffic.time.bounds_us
+    resources = {n: us for n, us in times.items() if n not in _NO_RESOURCE and us is not None}
     if not resources or max(resources, key=lambda n: resources[n]) != "hbm":
         return
-    if trying.share(traffic, "hbm") >= _BUSY or trying.share(traffic, "launch") > _LAUNCH:
+    if bounds.share(traffic, "hbm") >= _BUSY or bounds.share(traffic, "launch") > _LAUNCH:
         return
-    if trying.leaves_sms_idle(facts):
+    if bounds.leaves_sms_idle(facts):
         return
     try:
         chip = machine(device)
@@ -81,8 +82,8 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         "low-bytes-in-flight",
         "info",
         line,
-        f"memory-bound, but HBM is busy for {decimal(100 * trying.share(traffic, 'hbm'))} % of the "
-        f"time: {human(round(flying))} are in flight on average, "
+        f"memory-bound, but HBM is busy for {decimal(100 * bounds.share(traffic, 'hbm'))} % "
+        f"of the time: {human(round(flying))} are in flight on average, "
         f"{decimal(flying / device.sms / 1024)} KiB an SM; {decimal(needed / device.sms / 1024)} "
         f"KiB an SM are needed at {whole(wait)} ns of latency",
         "more loads under way in each thread (unroll, num_stages), larger blocks, or more warps",
@@ -93,46 +94,45 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _in_flight(traffic: Traffic, wait_ns: float) -> float:
+def _in_flight(traffic: Traffic | None, wait_ns: float) -> float:
     """Bytes on their way from HBM, on average: Little's law."""
+    assert traffic is not None
     read = traffic.counters.get("dram_read_bytes") or 0
     return read / ((traffic.time.predicted_us or 0.0) * 1000) * wait_ns
 
 
-def _changes(facts: Facts) -> Iterator[trying.Change]:
-    yield from trying.resized(facts)
-    yield from trying.other_warps(facts)
-    yield from trying.more_stages(facts)
+def _changes(facts: Facts) -> Iterator[Change]:
+    yield from resized(facts)
+    yield from other_warps(facts)
+    yield from more_stages(facts)
 
 
-def _further(start: Facts, change: trying.Change, facts: Facts) -> Iterator[trying.Change]:
+def _further(start: Facts, change: Change, facts: Facts) -> Iterator[Change]:
     """The same change once more: where doubling helped, twice as much."""
-    settings = change.changes.get("settings", {})
+    given = change.changes["settings"]
     now = facts.compiled.constexprs if facts.compiled is not None else {}
-    if not settings or facts is start:
+    if facts is start or not change.of_tiles:
         yield change
         return
-    for name, value in settings.items():
+    for name, value in given.items():
         before = start.compiled.constexprs[name] if start.compiled is not None else value
         other = now[name] * value // before
-        yield trying.Change(f"{name}={other}", {"settings": {name: other}})
+        yield settings(**{name: other})
 
 
 def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Other numbers of warps and stages, other tiles."""
-    now = facts.traffic
-    assert now is not None
     if facts.compiled is None:
-        return replace(finding, unproven=trying.NO_SOURCE)
+        return replace(finding, unproven=NO_SOURCE)
     first = trying.climb(facts, _changes, 1)
     if first is None:
         return None  # nothing that can be chosen makes it better
     best = trying.climb(facts, partial(_further, facts, first.change), _STEPS) or first
-    gained = trying.gain(now, best.traffic)
+    gained = trying.gain(facts, best)
     wait = float(finding.numbers["latency_ns"] or 0.0)
     before, after = (
-        {"in_flight_bytes": round(_in_flight(t, wait)), "time_us": t.time.predicted_us or 0.0}
-        for t in (now, best.traffic)
+        {"in_flight_bytes": round(_in_flight(traffic, wait)), "time_us": time_us or 0.0}
+        for traffic, time_us in ((facts.traffic, trying.now(facts)), (best.traffic, best.time_us))
     )
     return replace(
         finding,

@@ -43,11 +43,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from kanalyze import tools
 from kanalyze.errors import KanalyzeError, UsageError
-from kanalyze.findings import made
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import trying
+from kanalyze.findings.changes import Change, settings
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.models.occupancy import Cliff, Occupancy, occupancy
 from kanalyze.report.document import Finding, Proof
 
@@ -100,7 +102,7 @@ def _blocks(number: int) -> str:
 
 def _occupancy(facts: Facts) -> Occupancy | None:
     """The kernel's occupancy; None where it is not known, or no block fits."""
-    warps, registers = made.warps(facts), facts.resources.registers
+    warps, registers = facts.warps, facts.resources.registers
     shared = facts.resources.shared_bytes
     if warps is None or not registers or shared is None:
         return None
@@ -138,10 +140,11 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with the smaller number of registers, or fewer stages."""
     if facts.compiled is None:
         return _assembled(facts, finding)
-    found = [t for t in made.tried(facts, _changes(facts, finding)) if _reaches(t, finding)]
-    known = made.now(facts) is not None
+    changes, reaches = _changes(facts, finding), partial(_reaches, finding)
+    found = list(trying.tried(facts, changes, reaches))
+    known = trying.now(facts) is not None
     if known:
-        found = [t for t in found if made.faster(facts, t)]
+        found = [t for t in found if trying.faster(facts, t)]
     elif finding.numbers["resource"] == "registers":
         found = [t for t in found if not _more_spills(facts, t.facts)]
     if not found:
@@ -150,22 +153,22 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     return replace(
         finding,
         severity="warning" if known else "info",
-        advice=best.change.words,
-        proof=made.proof(facts, best, _counts(facts), _counts(best.facts)),
-        saves=made.saved_time(facts, best),
+        advice=best.words,
+        proof=trying.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves=trying.saved_time(facts, best),
     )
 
 
-def _changes(facts: Facts, finding: Finding) -> list[made.Change]:
+def _changes(facts: Facts, finding: Finding) -> list[Change]:
     if finding.numbers["resource"] == "registers":
-        return [made.settings(maxnreg=finding.numbers["then"])]
+        return [settings(maxnreg=finding.numbers["then"])]
     stages = int((facts.compiled.metadata if facts.compiled else {}).get("num_stages", 1))
-    return [made.settings(num_stages=n) for n in range(stages - 1, 0, -1)]
+    return [settings(num_stages=n) for n in range(stages - 1, 0, -1)]
 
 
-def _reaches(found: made.Tried, finding: Finding) -> bool:
+def _reaches(finding: Finding, other: Facts) -> bool:
     """Whether more blocks fit with the change."""
-    then = _occupancy(found.facts)
+    then = _occupancy(other)
     return then is not None and then.blocks_per_sm > finding.numbers["blocks_per_sm"]
 
 
@@ -193,7 +196,7 @@ def _assembled(facts: Facts, finding: Finding) -> Finding | None:
     then = finding.numbers["then"]
     text = _with_limit(facts, then) if finding.numbers["resource"] == "registers" else None
     if text is None:
-        return replace(finding, unproven="there is no source to compile again, only its PTX")
+        return replace(finding, unproven=NO_SOURCE)
     try:
         made_so = tools.assemble(text, of_triton=facts.subject.shared_bytes is not None)
         row = made_so.resources[facts.function.name]

@@ -49,8 +49,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import local_memory, made
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import local_memory, trying
+from kanalyze.findings.changes import Change, other_warps, resized
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.report.document import Finding
 
 ID = "register-spill"
@@ -58,7 +59,6 @@ ID = "register-spill"
 _MOST = 255  # registers of a thread, on every architecture since sm_35
 _ONCE = 64  # bytes; up to eight registers saved and fetched once a thread are not worth a word
 _IN_LOOP = 16  # bytes; fewer than four registers an iteration hide behind other instructions
-_WARPS = 16  # more than 512 threads a block leave 64 registers to each and spill again
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
@@ -87,9 +87,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         local_memory.hottest(accesses) or place,
         numbers | ({"in_loops_bytes": looped} if known else {}),
         saves=_moved(facts),
-        unproven=None
-        if facts.compiled is not None
-        else "there is no source to compile again, only its PTX",
+        unproven=None if facts.compiled is not None else NO_SOURCE,
     )
 
 
@@ -105,7 +103,7 @@ def _limit(facts: Facts) -> str:
         return ", limited by .maxnreg"
     if facts.function.directives.get("minnctapersm"):
         return ", limited by .minnctapersm"
-    warps = made.warps(facts)
+    warps = facts.warps
     most = 65536 // (32 * warps) // 8 * 8 if warps else _MOST
     return f", all that {32 * (warps or 0)} threads can have" if registers >= most else ""
 
@@ -131,49 +129,43 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
             finding,
             severity="info",
             unproven="no change of num_warps, maxnreg or tiles that was tried spills less"
-            + ("" if made.now(facts) is None else " and is faster"),
+            + ("" if trying.now(facts) is None else " and is faster"),
             saves={},
         )
     gone = finding.saves if not _spilled(best.facts) else {}
     return replace(
         finding,
         severity=_severity(facts, finding, best),
-        advice=f"{best.change.words} spills {_spilled(best.facts):,} B",
-        proof=made.proof(facts, best, _counts(facts), _counts(best.facts)),
-        saves={**gone, **made.saved_time(facts, best)},
+        advice=f"{best.words} spills {_spilled(best.facts):,} B",
+        proof=trying.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves={**gone, **trying.saved_time(facts, best)},
     )
 
 
-def _severity(facts: Facts, finding: Finding, best: made.Tried) -> str:
+def _severity(facts: Facts, finding: Finding, best: trying.Tried) -> str:
     """Whether a smaller tile is faster, only a launch tells."""
-    faster = made.faster(facts, best)
-    if faster is None and best.change in _smaller_tiles(facts):
+    faster = trying.faster(facts, best)
+    if faster is None and best.change.of_tiles:
         return "info"
     return "warning" if faster else finding.severity
 
 
-def _best(facts: Facts) -> made.Tried | None:
+def _best(facts: Facts) -> trying.Tried | None:
     """The fastest change that spills half as much or less; without a launch, the least spills."""
     now = _spilled(facts)
-    for changes in (_other_blocks(facts), _smaller_tiles(facts)):
-        found = [t for t in made.tried(facts, changes) if 2 * _spilled(t.facts) <= now]
-        found = [t for t in found if made.faster(facts, t) is not False]
+    for changes in (_other_blocks(facts), resized(facts, (0.5,))):
+        found = list(trying.tried(facts, changes, lambda then: 2 * _spilled(then) <= now))
+        found = [t for t in found if trying.faster(facts, t) is not False]
         if found:
             return min(found, key=lambda t: (t.time_us or 0.0, _spilled(t.facts)))
     return None
 
 
-def _other_blocks(facts: Facts) -> list[made.Change]:
-    warps = made.warps(facts) or 4
-    changes = [made.settings(num_warps=n) for n in (2 * warps, 4 * warps) if n <= _WARPS]
+def _other_blocks(facts: Facts) -> Iterator[Change]:
     asked = facts.compiled.metadata.get("maxnreg") if facts.compiled is not None else None
     if asked is not None and asked < _MOST:
-        changes.insert(0, made.Change("maxnreg left out", {"settings": {"maxnreg": _MOST}}))
-    return changes
-
-
-def _smaller_tiles(facts: Facts) -> list[made.Change]:
-    return [made.settings(**{name: n // 2}) for name, n in made.tiles(facts) if n >= 32]
+        yield Change("maxnreg left out", {"settings": {"maxnreg": _MOST}})
+    yield from other_warps(facts, (2, 4))
 
 
 def _spilled(facts: Facts) -> int:

@@ -47,7 +47,7 @@ from dataclasses import replace
 
 from kanalyze.compile import ARCHS
 from kanalyze.devices import capabilities
-from kanalyze.findings.facts import Facts
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.report.document import Finding, Proof
 
 ID = "shared-memory-limit"
@@ -106,9 +106,7 @@ def _elsewhere(
         "for these, smaller tiles or fewer num_stages",
         source,
         {**numbers, "too_small": others},
-        unproven=None
-        if facts.compiled is not None
-        else "there is no source to compile again, only its PTX",
+        unproven=None if facts.compiled is not None else NO_SOURCE,
     )
 
 

@@ -33,8 +33,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kanalyze.findings import trying
+from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.other_tiles import with_other_tiles
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, plural, whole
 
@@ -46,9 +47,9 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     blocks, sms = traffic.waves.blocks, device.sms
     idle = 1 - blocks / sms
-    if not blocks or not trying.leaves_sms_idle(facts):
+    if not blocks or not bounds.leaves_sms_idle(facts):
         return
-    waits = trying.share(traffic, "launch")
+    waits = bounds.share(traffic, "launch")
     beside = f"; {decimal(100 * waits)} % of its time is the launch" if waits else ""
     line, source = facts.place
     yield Finding(
@@ -67,4 +68,4 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Smaller tiles."""
-    return trying.with_other_tiles(facts, finding, (0.5,), fills=True)
+    return with_other_tiles(facts, finding, (0.5,), fills=True)

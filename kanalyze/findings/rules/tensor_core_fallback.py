@@ -1,18 +1,16 @@
-"""A product runs on an older path of the tensor cores, or on none.
+"""A product runs on an older path of the tensor cores.
 
 What it says
 ------------
 The GPU has warp-group or block-wide tensor instructions (wgmma on sm_90, tcgen05.mma on sm_100 and
-sm_103), but a `tl.dot` became mma.sync, the warp-wide instruction of sm_80. Or it became FMA, which
-is no tensor core at all. The finding says what stood in the way: the number of warps, or a tile
-with too few rows.
+sm_103), but a `tl.dot` became mma.sync, the warp-wide instruction of sm_80. The finding says what
+stood in the way: the number of warps, or a tile with too few rows.
 
 Why it is slow
 --------------
 mma.sync was measured to reach 63 % of the dense peak of an H100: its operands pass through
 registers, which costs ldmatrix instructions and registers, and each warp waits for its own. wgmma
-and tcgen05.mma read shared memory themselves and run asynchronously. FMA in fp32 has a fifteenth of
-the rate of fp16 on the tensor cores of an H100.
+and tcgen05.mma read shared memory themselves and run asynchronously.
 
 How it is detected
 ------------------
@@ -46,12 +44,13 @@ Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", 2024, sect
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import made
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import triton_ir, trying
+from kanalyze.findings.changes import Change, constexprs_of, settings
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.ptx import ir
 from kanalyze.report.document import Finding, Source
 
@@ -64,21 +63,20 @@ _WARPS = {"wgmma": (4, 8, 16), "tcgen05": (4, 8)}
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
-    """Source lines whose dots became mma.sync (or FMA) where more was possible."""
+    """Source lines whose dots became mma.sync where more was possible."""
     cores = facts.kernel.tensor_core
     unit = _UNITS.get(facts.capability or 0)
-    if cores.mma and unit is not None:
-        by_line: dict[tuple[str, int] | None, list[ir.Instruction]] = defaultdict(list)
-        for instruction in facts.function.instructions:
-            if _is_older(instruction, facts.capability or 0):
-                source = facts.at(instruction)[1]
-                by_line[(source.file, source.line) if source else None].append(instruction)
-        if facts.compiled is None:
-            yield from _of_ptx(facts, unit, [i for group in by_line.values() for i in group])
-        else:
-            yield from _of_source(facts, unit, by_line)
-    elif facts.compiled is not None and not (cores.mma or cores.wgmma or cores.tcgen05):
-        yield from _on_fma(facts)
+    if not cores.mma or unit is None:
+        return
+    by_line: dict[tuple[str, int] | None, list[ir.Instruction]] = defaultdict(list)
+    for instruction in facts.function.instructions:
+        if _is_older(instruction, facts.capability or 0):
+            source = facts.at(instruction)[1]
+            by_line[(source.file, source.line) if source else None].append(instruction)
+    if facts.compiled is None:
+        yield from _of_ptx(facts, unit, [i for group in by_line.values() for i in group])
+    else:
+        yield from _of_source(facts, unit, by_line)
 
 
 def _is_older(instruction: ir.Instruction, capability: int) -> bool:
@@ -94,8 +92,8 @@ def _is_older(instruction: ir.Instruction, capability: int) -> bool:
 def _of_source(
     facts: Facts, unit: str, by_line: dict[tuple[str, int] | None, list[ir.Instruction]]
 ) -> Iterator[Finding]:
-    warps = made.warps(facts) or 0
-    for dot in _one_a_line(made.dots(facts)):
+    warps = facts.warps or 0
+    for dot in _one_a_line(triton_ir.dots(facts)):
         source = dot.place.source
         group = by_line.get((source.file, source.line) if source else None, [])
         if not group or dot.batch > 1:  # of batched dots there is only the warp-wide form
@@ -117,9 +115,9 @@ def _of_source(
         )
 
 
-def _one_a_line(found: list[made.Dot]) -> list[made.Dot]:
+def _one_a_line(found: list[triton_ir.Dot]) -> list[triton_ir.Dot]:
     """The smallest dot of each source line (several stand in one where a helper is inlined)."""
-    lines: dict[Source | None, made.Dot] = {}
+    lines: dict[Source | None, triton_ir.Dot] = {}
     for dot in found:
         place = dot.place.source
         key = replace(place, column=0) if place is not None else None
@@ -134,7 +132,7 @@ def _advice(facts: Facts, unit: str, few: bool, rows: int) -> str:
         wanted = "a multiple of 4" if unit == "wgmma" else "4 or 8"
         parts.append(f"compile with num_warps {wanted}")
     if rows < _ROWS:
-        names = made.constexprs_of(facts, rows)
+        names = constexprs_of(facts, rows)
         what = f" ({' or '.join(names)})" if names else ""
         parts.append(
             f"give the tile {_ROWS} rows or more{what} if the product has as many; "
@@ -146,7 +144,7 @@ def _advice(facts: Facts, unit: str, few: bool, rows: int) -> str:
 def _of_ptx(facts: Facts, unit: str, group: list[ir.Instruction]) -> Iterator[Finding]:
     if not group:
         return
-    warps = made.warps(facts)
+    warps = facts.warps
     fitting = _WARPS[unit]
     wanted = "num_warps a multiple of 4" if unit == "wgmma" else "4 or 8 warps"
     if warps is not None and warps not in fitting:
@@ -165,26 +163,7 @@ def _of_ptx(facts: Facts, unit: str, group: list[ir.Instruction]) -> Iterator[Fi
         f"compile with {wanted} and tiles of {_ROWS} rows or more",
         source,
         {"mma": len(group), **({"num_warps": warps} if warps is not None else {})},
-        unproven="there is no source to compile again, only its PTX",
-    )
-
-
-def _on_fma(facts: Facts) -> Iterator[Finding]:
-    dots = [d for d in made.dots(facts) if not (d.a_type == "f32" and d.precision == "ieee")]
-    if not dots:
-        return
-    dot = dots[0]
-    fma = Counter(i.base for i in facts.function.instructions)["fma"]
-    yield Finding(
-        ID,
-        "warning",
-        facts.place[0],
-        f"tl.dot of {dot.m}x{dot.n}x{dot.k} ({dot.a_type}) uses no tensor core: {fma} fma",
-        "give the operands a type that the tensor cores of this GPU have (fp16, bf16, fp32 with "
-        'input_precision="tf32")',
-        dot.place.source,
-        {"fma": fma, "m": dot.m, "n": dot.n, "k": dot.k},
-        unproven="which type the values allow is not known",
+        unproven=NO_SOURCE,
     )
 
 
@@ -196,35 +175,35 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if facts.compiled is None or "mma" not in finding.numbers:
         return finding
     unit = _UNITS[facts.capability or 0]
-    found = [t for t in made.tried(facts, _changes(finding, facts, unit)) if _better(facts, t)]
-    quicker = [t for t in found if made.faster(facts, t) is not False]
+    found = [t for t in trying.tried(facts, _changes(finding, facts, unit)) if _better(facts, t)]
+    quicker = [t for t in found if trying.faster(facts, t) is not False]
     if not quicker:
         return None
     best = min(quicker, key=lambda t: (t.time_us or 0.0, t.facts.kernel.spill_store_bytes or 0))
-    known = made.faster(facts, best)
+    known = trying.faster(facts, best)
     return replace(
         finding,
         severity="warning" if known else finding.severity,
-        advice=finding.advice if known is None else f"{finding.advice}: {best.change.words}",
-        proof=made.proof(facts, best, _counts(facts, unit), _counts(best.facts, unit)),
-        saves=made.saved_time(facts, best),
+        advice=finding.advice if known is None else f"{finding.advice}: {best.words}",
+        proof=trying.proof(facts, best, _counts(facts, unit), _counts(best.facts, unit)),
+        saves=trying.saved_time(facts, best),
     )
 
 
-def _changes(finding: Finding, facts: Facts, unit: str) -> list[made.Change]:
+def _changes(finding: Finding, facts: Facts, unit: str) -> list[Change]:
     warps, rows = finding.numbers["num_warps"], finding.numbers["m"]
     numbers = [warps] if warps in _WARPS[unit] else [4, 8]
     if rows >= _ROWS:
-        return [made.settings(num_warps=n) for n in numbers]
-    names = made.constexprs_of(facts, rows)
+        return [settings(num_warps=n) for n in numbers]
+    names = constexprs_of(facts, rows)
     return [
-        made.settings(**{name: _ROWS}, **({} if n == warps else {"num_warps": n}))
+        settings(**{name: _ROWS}, **({} if n == warps else {"num_warps": n}))
         for name in names
         for n in numbers
     ]
 
 
-def _better(facts: Facts, found: made.Tried) -> bool:
+def _better(facts: Facts, found: trying.Tried) -> bool:
     """Whether the change replaces mma.sync by the newer unit."""
     before, after = facts.kernel.tensor_core, found.facts.kernel.tensor_core
     newer = after.wgmma + after.tcgen05

@@ -40,7 +40,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import made
+from kanalyze.findings import triton_ir, trying
+from kanalyze.findings.changes import Change
+from kanalyze.findings.edited import with_keyword
 from kanalyze.findings.facts import Facts
 from kanalyze.report.document import Finding
 
@@ -53,7 +55,7 @@ _PASSES = {"ieee": "on FMA", "tf32x3": "in three passes", "bf16x3": "in three pa
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """fp32 dots with a precision above tf32, one finding for each source line."""
     seen = set()
-    for dot in made.dots(facts):
+    for dot in triton_ir.dots(facts):
         place = dot.place.source
         if dot.a_type != "f32" or dot.precision not in _PASSES or (place, dot.precision) in seen:
             continue
@@ -73,21 +75,21 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
 
 def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with tf32 in the same call."""
-    dot = next(d for d in made.dots(facts) if d.place.source == finding.source)
-    source = made.with_keyword(facts, dot.place.inner, "dot", "allow_tf32", "True", add=False)
-    source = source or made.with_keyword(facts, dot.place.inner, "dot", "input_precision", '"tf32"')
+    dot = next(d for d in triton_ir.dots(facts) if d.place.source == finding.source)
+    source = with_keyword(facts, dot.place.inner, "dot", "allow_tf32", "True", add=False)
+    source = source or with_keyword(facts, dot.place.inner, "dot", "input_precision", '"tf32"')
     if source is None:
         return replace(finding, unproven="the call of tl.dot was not found in the kernel's file")
-    change = made.Change('input_precision="tf32"', {"source": source})
-    found = next(made.tried(facts, [change]), None)
+    change = Change('input_precision="tf32"', {"source": source})
+    found = next(trying.tried(facts, [change]), None)
     if found is None:
         return replace(finding, unproven=str(facts.again(source=source)))
-    if made.faster(facts, found) is False:
+    if trying.faster(facts, found) is False:
         return None
     return replace(
         finding,
-        proof=made.proof(facts, found, _counts(facts), _counts(found.facts)),
-        saves=made.saved_time(facts, found),
+        proof=trying.proof(facts, found, _counts(facts), _counts(found.facts)),
+        saves=trying.saved_time(facts, found),
     )
 
 

@@ -35,16 +35,17 @@ NVIDIA, Matrix Multiplication Background User's Guide, section "Tile Quantizatio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
 from kanalyze.decoding import document as profiled
 from kanalyze.decoding.quantities import duration
-from kanalyze.findings import trying
+from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.other_tiles import with_other_tiles
 from kanalyze.findings.profile import WORTH, Profile, names
+from kanalyze.models.tiling import tile_efficiency
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, whole
 
@@ -59,7 +60,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     if not traffic.flops_by_unit.get("tensor"):
         return  # a row in a block of 2^n elements: lanes without one are the price of the shape
-    if trying.leaves_sms_idle(facts):
+    if bounds.leaves_sms_idle(facts):
         return  # what a tile computes in vain costs less than the SMs without one
     inside: dict[str, int] = {}
     whole_: dict[str, int] = {}
@@ -97,14 +98,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Other tile sizes; they do fewer operations by what lies outside now."""
     least = 1 - float(finding.numbers["outside_share"] or 0.0)
-    return trying.with_other_tiles(facts, finding, least=least)
-
-
-def tile_efficiency(m: int, n: int, tile: tuple[int, int]) -> float:
-    """The part of the tiles' elements that belongs to an M x N result."""
-    rows, columns = tile
-    tiles = math.ceil(m / rows) * math.ceil(n / columns)
-    return m * n / (tiles * rows * columns)
+    return with_other_tiles(facts, finding, least=least)
 
 
 def check_profile(profile: Profile) -> list[profiled.Finding]:
@@ -120,7 +114,7 @@ def check_profile(profile: Profile) -> list[profiled.Finding]:
         if not isinstance(m, int) or not isinstance(n, int) or m < 1 or n < 1:
             continue
         for problem in row.problems:
-            used = max(tile_efficiency(problem.m, problem.n, t) for t in ((m, n), (n, m)))
+            used = max(tile_efficiency(problem.m, problem.n, *t) for t in ((m, n), (n, m)))
             if used < 0.8 and problem.total_us / total >= WORTH / 5:
                 lost += problem.total_us * (1 - used)
                 time += problem.total_us

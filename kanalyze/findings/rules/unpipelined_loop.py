@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kanalyze.address.value import leaves
-from kanalyze.findings import made
+from kanalyze.findings import triton_ir
 from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
 from kanalyze.report import document as doc
@@ -93,7 +93,9 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
             yield _finding(facts, loads, max([stages, *asked]))
         else:
             others.append(loads)
-    if others and (asked or made.operations(facts, "ttir", "scf.while")):  # one for all of them
+    if others and (
+        asked or triton_ir.operations(facts, "ttir", "scf.while")
+    ):  # one for all of them
         every = tuple(access for loads in others for access in loads.accesses)
         tiles = " and ".join(dict.fromkeys(loads.tile for loads in others))
         yield _finding(facts, _Loads(others[0].first, every, tiles), max([stages, *asked]))
@@ -101,7 +103,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
 
 def _finding(facts: Facts, loads: _Loads, stages: int) -> Finding:
     narrow = loads.width < _LEAST
-    by_while = bool(made.operations(facts, "ttir", "scf.while"))
+    by_while = bool(triton_ir.operations(facts, "ttir", "scf.while"))
     pointers = dict.fromkeys(a.pointer for a in loads.accesses if a.pointer is not None)
     through = f" through {' and '.join(pointers)}" if pointers else ""
     if narrow:
@@ -154,7 +156,7 @@ def _plain_loads(facts: Facts, any_loop: bool) -> Iterator[_Loads]:
 def _tiles(facts: Facts, any_shape: bool) -> dict[tuple[str, int, int], str]:
     """Where the source loads tiles (two dimensions or more; ``any_shape``: any), and their type."""
     found = {}
-    for operation in made.operations(facts, "ttir", "tt.load"):
+    for operation in triton_ir.operations(facts, "ttir", "tt.load"):
         shape = re.search(r"tensor<((?:\d+x)+)!tt\.ptr<(\w+)>>", operation.text)
         place = operation.source
         if shape is not None and place is not None and (any_shape or shape[1].count("x") > 1):
@@ -166,7 +168,7 @@ def _tiles(facts: Facts, any_shape: bool) -> dict[tuple[str, int, int], str]:
 def _loops(facts: Facts, any_loop: bool) -> list[frozenset[int]]:
     """The bodies of the innermost loops that hold instructions of a dot (``any_loop``: of all)."""
     cfg = facts.description.cfg
-    places = {d.place.source for d in made.dots(facts)}
+    places = {d.place.source for d in triton_ir.dots(facts)}
     lines = {(place.file, place.line) for place in places if place is not None}
     holding = []
     for loop in cfg.loops:

@@ -43,8 +43,9 @@ from collections.abc import Iterator
 from kanalyze.decoding import document as profiled
 from kanalyze.decoding.collect import SHORT_US
 from kanalyze.decoding.quantities import duration
-from kanalyze.findings import trying
+from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.other_tiles import with_other_tiles
 from kanalyze.findings.profile import WORTH, Profile, names
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, whole
@@ -61,9 +62,9 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     rounds = math.ceil(waves.blocks / waves.blocks_per_wave)
     lost = min(waves.idle_share / rounds, _beyond_the_mean(waves.blocks, facts))
-    if rounds < 2 or lost < _IDLE or trying.shared_by_all(traffic) >= _BUSY:
+    if rounds < 2 or lost < _IDLE or bounds.shared_by_all(traffic) >= _BUSY:
         return
-    if trying.share(traffic, "launch") >= trying.LAUNCH:
+    if bounds.share(traffic, "launch") >= bounds.LAUNCH:
         return
     fewer, more = waves.blocks - waves.last_wave_blocks, rounds * waves.blocks_per_wave
     line, source = facts.place
@@ -91,7 +92,7 @@ def _beyond_the_mean(blocks: int, facts: Facts) -> float:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Other tile sizes."""
-    return trying.with_other_tiles(facts, finding)
+    return with_other_tiles(facts, finding)
 
 
 def check_profile(profile: Profile) -> list[profiled.Finding]:

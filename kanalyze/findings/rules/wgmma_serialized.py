@@ -48,13 +48,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import made
-from kanalyze.findings.facts import Facts
+from kanalyze.findings import trying
+from kanalyze.findings.changes import other_warps, resized
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.report.document import Finding, Source
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.ir import Immediate, SassInstruction
 
 ID = "wgmma-serialized"
+
+_HALVED = 128  # extents of a tile from which half of it fills wgmma (64 rows)
 
 _SERIALIZED = re.compile(r"wgmma\S*(?: instructions)? are serialized(?: due to (?P<why>.+))?")
 _INJECTED = re.compile(r"(?:wgmma\.wait_group|warpgroup\.wait) is injected in around line (\d+)")
@@ -97,9 +100,7 @@ def _serialized(facts: Facts, said: re.Match[str]) -> Finding:
         next((text for word, text in _ADVICE if word in why), "see what stands between them"),
         source,
         {"wgmma": facts.kernel.tensor_core.wgmma, "waited": waited, "hgmma": of, "reason": why},
-        unproven=None
-        if facts.compiled is not None
-        else "there is no source to compile again, only its PTX",
+        unproven=None if facts.compiled is not None else NO_SOURCE,
     )
 
 
@@ -185,18 +186,17 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with more warps, then with smaller tiles, until ptxas overlaps them."""
     if facts.compiled is None or finding.severity != "warning":
         return finding
-    warps = made.warps(facts) or 4
-    found: list[made.Tried] = []
-    for changes in (
-        [made.settings(num_warps=2 * warps)] if warps <= 8 else [],
-        [made.settings(**{name: n // 2}) for name, n in made.tiles(facts) if n >= 128],
-    ):
-        found += [t for t in made.tried(facts, changes) if _overlaps(t.facts)]
-        found = [t for t in found if made.faster(facts, t) is not False]
+    found: list[trying.Tried] = []
+    for changes in (other_warps(facts, (2,)), resized(facts, (0.5,), _HALVED)):
+        found = [
+            t
+            for t in trying.tried(facts, changes, _overlaps)
+            if trying.faster(facts, t) is not False
+        ]
         if found:
             break
     if not found:
-        faster = " and is faster" if made.now(facts) is not None else ""
+        faster = " and is faster" if trying.now(facts) is not None else ""
         return replace(
             finding,
             severity="info" if faster else finding.severity,
@@ -205,9 +205,9 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     best = min(found, key=lambda t: t.time_us or 0.0)
     return replace(
         finding,
-        advice=f"{finding.advice}: {best.change.words}",
-        proof=made.proof(facts, best, _counts(facts), _counts(best.facts)),
-        saves=made.saved_time(facts, best),
+        advice=f"{finding.advice}: {best.words}",
+        proof=trying.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves=trying.saved_time(facts, best),
     )
 
 
