@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from kanalyze.cli.app import cli
 from kanalyze.findings import catalogue
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "findings"
+
 PROFILES = (
     "wave-quantisation", "tile-quantisation", "fp32-simt-gemm", "older-architecture",
     "tensor-layout-conversion", "tiny-kernels", "unfused-elementwise",
@@ -55,3 +59,22 @@ def test_a_finding_fails_a_run() -> None:
 def test_what_cannot_be_proven_has_no_option() -> None:
     assert decode("tiny-kernels", "--no-proof").exit_code == 2
     assert decode("tiny-kernels", "--ignore", "no-such-rule").exit_code == 2
+
+
+def test_a_profile_needs_no_rules_on_kernels() -> None:
+    path = SAMPLES / "tiny-kernels" / "fires.trace.json"
+    code = (
+        "import sys\n"
+        "from kanalyze.cli import main\n"
+        f"try:\n    main(['decode', {str(path)!r}])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stderr.strip().splitlines()[-1]))
+    assert not loaded & {"networkx", "numpy", "kanalyze.findings.facts"}
+    rules = {
+        m.rpartition(".")[2].replace("_", "-")
+        for m in loaded
+        if m.startswith("kanalyze.findings.rules.")
+    }
+    assert rules == set(PROFILES)

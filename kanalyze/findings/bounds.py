@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from kanalyze.findings.facts import Facts
-from kanalyze.report.traffic_document import Traffic
+if TYPE_CHECKING:
+    from kanalyze.findings.facts import Facts
+    from kanalyze.report.traffic_document import Traffic
 
 LAUNCH = 0.5
 """Share of the time from which a launch is mostly the launch itself."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kanalyze.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
+    from kanalyze.findings.profile import Profile
     from kanalyze.report.document import Finding
 
 RULES: tuple[str, ...] = (
@@ -62,24 +63,53 @@ SECTIONS = (
 )
 """The headings of an explanation, in this order."""
 
+_RULES = "kanalyze.findings.rules"
+
 Check = Callable[["Facts"], Iterable["Finding"]]
 Proving = Callable[["Facts", "Finding"], "Finding | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
-    """A rule: its checks (None where it has none of that kind), its proof, its explanation.
+    """A rule, read from its file; it is imported when one of its functions is asked for.
 
-    ``title`` is one line; ``sections`` has the texts of `SECTIONS`.
+    ``title`` is one line; ``sections`` has the texts of `SECTIONS`; ``functions`` are the names of
+    those that it has.
     """
 
     id: str
     title: str
     sections: dict[str, str]
-    check_kernel: Check | None
-    check_launch: Check | None
-    check_profile: Callable[[Any], Iterable[Any]] | None
-    prove: Proving | None
+    functions: frozenset[str]
+
+    @property
+    def check_kernel(self) -> Check | None:
+        """What it finds in a kernel."""
+        found: Check | None = self._function("check_kernel")
+        return found
+
+    @property
+    def check_launch(self) -> Check | None:
+        """What it finds in a launch."""
+        found: Check | None = self._function("check_launch")
+        return found
+
+    @property
+    def check_profile(self) -> Callable[[Profile], Iterable[Any]] | None:
+        """What it finds in a profile."""
+        found: Callable[[Profile], Iterable[Any]] | None = self._function("check_profile")
+        return found
+
+    @property
+    def prove(self) -> Proving | None:
+        """The change that a finding advises, made."""
+        found: Proving | None = self._function("prove")
+        return found
+
+    def _function(self, name: str) -> Any:
+        if name not in self.functions:
+            return None
+        return getattr(importlib.import_module(f"{_RULES}.{_module(self.id)}"), name)
 
     @property
     def text(self) -> str:
@@ -89,10 +119,12 @@ class Rule:
     @property
     def commands(self) -> tuple[str, ...]:
         """The commands that report it."""
+        of_kernels = "check_kernel" in self.functions
+        of_launches = of_kernels or "check_launch" in self.functions
         return (
-            *(("ptx",) if self.check_kernel else ()),
-            *(("traffic",) if self.check_kernel or self.check_launch else ()),
-            *(("decode",) if self.check_profile else ()),
+            *(("ptx",) if of_kernels else ()),
+            *(("traffic",) if of_launches else ()),
+            *(("decode",) if "check_profile" in self.functions else ()),
         )
 
 
@@ -112,13 +144,13 @@ def known_id(text: str) -> str:
 def rule(id_: str) -> Rule:
     """The rule of an id (errors: see `known_id`)."""
     name = known_id(id_)
-    module = importlib.import_module(f"kanalyze.findings.rules.{name.replace('-', '_')}")
-    title, sections = explanation(inspect.getdoc(module) or "")
-    parts = {
-        part: getattr(module, part, None)
-        for part in ("check_kernel", "check_launch", "check_profile", "prove")
-    }
-    return Rule(name, title, sections, **parts)
+    text = resources.files(_RULES).joinpath(f"{_module(name)}.py").read_text("utf-8")
+    title, sections = explanation(text.split('"""')[1])
+    return Rule(name, title, sections, frozenset(re.findall(r"(?m)^def (\w+)\(", text)))
+
+
+def _module(id_: str) -> str:
+    return id_.replace("-", "_")
 
 
 def rules() -> Iterator[Rule]:

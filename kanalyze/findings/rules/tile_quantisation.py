@@ -36,18 +36,18 @@ NVIDIA, Matrix Multiplication Background User's Guide, section "Tile Quantizatio
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from kanalyze.address.grid import UnknownValueError
-from kanalyze.address.parts import TooLargeError
 from kanalyze.decoding import document as profiled
 from kanalyze.decoding.quantities import duration
 from kanalyze.findings import bounds
-from kanalyze.findings.facts import Facts
-from kanalyze.findings.other_tiles import with_other_tiles
 from kanalyze.findings.profile import WORTH, Profile, names
 from kanalyze.models.tiling import tile_efficiency
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, whole
+
+if TYPE_CHECKING:
+    from kanalyze.findings.facts import Facts
 
 _OUTSIDE = 0.1  # of the tiles' elements: less is not worth another tile
 _MOVED = ("hbm", "launch")  # bounds that masked elements do not add to
@@ -55,6 +55,9 @@ _MOVED = ("hbm", "launch")  # bounds that masked elements do not add to
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
     """Tiles of which a good part is masked off."""
+    from kanalyze.address.grid import UnknownValueError
+    from kanalyze.address.parts import TooLargeError
+
     traffic, totals = facts.traffic, facts.totals
     if traffic is None or totals is None or traffic.time.bound_by in (None, *_MOVED):
         return
@@ -97,6 +100,8 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Other tile sizes; they do fewer operations by what lies outside now."""
+    from kanalyze.findings.other_tiles import with_other_tiles
+
     least = 1 - float(finding.numbers["outside_share"] or 0.0)
     return with_other_tiles(facts, finding, least=least)
 

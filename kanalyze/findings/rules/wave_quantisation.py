@@ -39,16 +39,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kanalyze.decoding import document as profiled
 from kanalyze.decoding.collect import SHORT_US
 from kanalyze.decoding.quantities import duration
 from kanalyze.findings import bounds
-from kanalyze.findings.facts import Facts
-from kanalyze.findings.other_tiles import with_other_tiles
 from kanalyze.findings.profile import WORTH, Profile, names
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, whole
+
+if TYPE_CHECKING:
+    from kanalyze.findings.facts import Facts
 
 _IDLE = 0.1  # of all places of a launch: less is within what blocks differ in length
 _BUSY = 0.8  # share of the time from which a resource that all SMs share is the reason
@@ -92,6 +94,8 @@ def _beyond_the_mean(blocks: int, facts: Facts) -> float:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Other tile sizes."""
+    from kanalyze.findings.other_tiles import with_other_tiles
+
     return with_other_tiles(facts, finding)
 
 
