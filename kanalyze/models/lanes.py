@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kanalyze.address.value import Value, evaluate, leaves
+from kanalyze.address.value import Value, evaluate, in_order
 
 WARP = 32
 MATRIX_ROW = 16  # bytes of a row of ldmatrix and stmatrix
@@ -53,21 +53,20 @@ def lane_offsets(
     }
     for axis, extent in zip("xyz", threads, strict=True):
         specials[f"ntid.{axis}"] = extent
+    below: dict[str, list[Value]] = {}
+    for node in in_order([address]):
+        below.setdefault(node.op, []).append(node)
+    for leaf in below.get("special", []):
+        specials.setdefault(leaf.payload, 0)
+    iterations = {leaf.payload: 0 for leaf in below.get("iter", [])}
+    variables = {leaf.payload: 0 for leaf in below.get("address", [])}
+    needed = [leaf.payload for leaf in below.get("param", [])]
+    known = {(name, at): arguments[name] for name, at in needed if at == 0 and name in arguments}
     seen: set[tuple[int, ...]] = set()
-    needed = leaves(address, "param")
-    for trial in _TRIALS:
-        for leaf in leaves(address, "special"):
-            specials.setdefault(leaf.payload, 0)
-        given = {
-            leaf.payload: arguments.get(leaf.payload[0], trial * (index + 1))
-            if leaf.payload[1] == 0
-            else trial * (index + 1)
-            for index, leaf in enumerate(needed)
-        }
-        iterations = {leaf.payload: 0 for leaf in leaves(address, "iter")}
-        variables = {leaf.payload: 0 for leaf in leaves(address, "address")}
+    for trial in _TRIALS if len(known) < len(needed) else _TRIALS[:1]:
+        tried = {leaf: trial * (index + 1) for index, leaf in enumerate(needed)}
         try:
-            (numbers,) = evaluate([address], specials, given, iterations, variables)
+            (numbers,) = evaluate([address], specials, tried | known, iterations, variables)
         except KeyError:
             return None
         numbers = np.broadcast_to(numbers, lanes.shape)
