@@ -25,8 +25,8 @@ class Budget:
         refused: what was not tried, in words.
     """
 
-    compilations: int = COMPILATIONS
-    simulations: int = SIMULATIONS
+    compilations: int = field(default_factory=lambda: COMPILATIONS)
+    simulations: int = field(default_factory=lambda: SIMULATIONS)
     refused: list[str] = field(default_factory=list)
 
     def compile(self, what: str) -> None:
