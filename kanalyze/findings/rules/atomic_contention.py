@@ -37,34 +37,16 @@ Filtering with Warp-Aggregated Atomics" (2014). The turns of a warp are measured
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import numpy as np
-
-from kanalyze.address.accesses import is_bulk
-from kanalyze.address.grid import UnknownValueError
-from kanalyze.address.parts import Array, TooLargeError
+from kanalyze import contention
 from kanalyze.findings.facts import Facts
-from kanalyze.launched import Cost, Launched
-from kanalyze.models.coalescing import SECTOR
-from kanalyze.models.footprint import Footprint
-from kanalyze.models.warps import Lanes, Rule, count
+from kanalyze.launched import Cost
 from kanalyze.report.document import Finding, Proof
 from kanalyze.report.traffic_rows import decimal, whole
 
 _LANES = 2.0  # of a warp at one address, from which adding up first is worth it
 _TURNS = 128  # operations on each address below which they cost nothing that is seen
 _MANY = 4096  # the same where they come from different warps: some microseconds at one a clock
-_OFF = np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True)
-class _Operations:
-    """Atomics of some instructions: how many, on how many addresses, and (warp, address) pairs."""
-
-    number: int
-    addresses: int
-    by_warp: int
 
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
@@ -72,29 +54,22 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     if facts.totals is None:
         return
     groups: dict[tuple[object, str | None, str], list[Cost]] = {}
-    for cost, row in zip(facts.totals.costs, facts.kernel.accesses, strict=True):
-        if _looked_at(cost):
-            place = (row.source.file, row.source.line) if row.source else None
-            groups.setdefault((place, row.pointer, row.opcode), []).append(cost)
+    pairs = zip(facts.totals.costs, facts.kernel.accesses, strict=True)
+    rows = {id(cost): row for cost, row in pairs}
+    for cost in contention.counted_atomics(facts.totals.costs):
+        row = rows[id(cost)]
+        place = (row.source.file, row.source.line) if row.source else None
+        groups.setdefault((place, row.pointer, row.opcode), []).append(cost)
     for (_, pointer, _), group in groups.items():
-        found = _operations(facts.totals.launched, group)
+        found = contention.operations(facts.totals.launched, group)
         if found is not None:
             yield from _finding(facts, group, pointer, found)
 
 
-def _looked_at(cost: Cost) -> bool:
-    row, instruction = cost.access.row, cost.access.instruction
-    if row.space != "global" or row.kind not in ("atomic", "reduction"):
-        return False
-    if {"cas", "exch"} & set(instruction.parts) or is_bulk(instruction, row):
-        return False
-    return cost.counted is not None and cost.counted.threads > 0
-
-
 def _finding(
-    facts: Facts, group: list[Cost], pointer: str | None, found: _Operations
+    facts: Facts, group: list[Cost], pointer: str | None, found: contention.Operations
 ) -> Iterator[Finding]:
-    each, lanes = found.number / found.addresses, found.number / found.by_warp
+    each, lanes = found.each, found.number / found.by_warp
     in_warp = lanes >= _LANES and each >= _TURNS
     if not in_warp and each < _MANY:
         return
@@ -137,47 +112,3 @@ def _finding(
         numbers,
         unproven="how long they wait for each other depends on when they come",
     )
-
-
-def _operations(launched: Launched, group: list[Cost]) -> _Operations | None:
-    """The sums over some instructions; None where they are not known."""
-    sizes = {cost.access.row.bytes_per_thread or 4 for cost in group}
-    size = sizes.pop()
-    if sizes or SECTOR % size:
-        return None
-    number = sum(cost.counted.threads for cost in group if cost.counted is not None)
-    if number < _TURNS:
-        return None
-    try:
-        spans = [launched.span(cost.access) for cost in group]
-        elements = _Elements(SECTOR // size, min(s[0] for s in spans), max(s[1] for s in spans))
-        for cost in group:
-            launched.mark(cost.access, elements)
-        by_warp = sum(count(_ADDRESSES, *launched.place(cost.access)).cost for cost in group)
-    except (UnknownValueError, TooLargeError):
-        return None
-    addresses = elements.footprint.sectors
-    return _Operations(number, addresses, by_warp) if addresses and by_warp else None
-
-
-class _Elements(Footprint):
-    """A footprint by element instead of by sector: addresses are spread until one is a sector."""
-
-    def __init__(self, spread: int, low: int, high: int):
-        super().__init__(0, 0)
-        self.spread = spread
-        self.footprint = Footprint.over(low * spread, high * spread)
-
-    def mark(self, bases: Array, offsets: Array, step: int = 0, times: int = 1) -> None:
-        self.footprint.mark(bases * self.spread, offsets * self.spread, step * self.spread, times)
-
-
-def _distinct(addresses: Array, lanes: Lanes) -> Array:
-    """Different addresses of each execution."""
-    ordered = np.sort(np.where(lanes, addresses, _OFF), axis=1)
-    fresh = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] != _OFF)
-    counts: Array = fresh.sum(axis=1) + (ordered[:, 0] != _OFF)
-    return counts
-
-
-_ADDRESSES = Rule(1, _distinct)
