@@ -117,6 +117,8 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
 
 def _triple(numbers: Any) -> tuple[int, int, int]:
     x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
+    if min(x, y, z) < 1:
+        raise ValueError(f"extents are {x} x {y} x {z}, expected at least 1 in each direction")
     return x, y, z
 
 

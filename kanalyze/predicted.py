@@ -138,13 +138,23 @@ def predict(
         spread = found.interval(name)
         if spread is not None:
             interval[name] = (round(spread[0]), round(spread[1]))
+    predicted = times(asked, moved, found.usual.end_us, chip, blocks, given.per_sm, waits)
     return Prediction(
         counters=counters,
         interval=interval,
-        times=times(asked, moved, found.usual.end_us, chip, blocks, given.per_sm, waits),
-        time_interval=found.interval("end_us"),
+        times=predicted,
+        time_interval=_at_least(found.interval("end_us"), predicted),
         assumptions=_assumptions(given, chip, len(found.runs), found.rate, bool(interval)),
     )
+
+
+def _at_least(interval: tuple[float, float] | None, predicted: Times) -> tuple[float, float] | None:
+    """The range of the simulated ends, none of which is before the largest bound."""
+    if interval is None:
+        return None
+    most = max((bound for bound in predicted.bounds_us.values()), default=0.0)
+    low, high = max(interval[0], most), max(interval[1], most)
+    return (low, high) if low < high else None
 
 
 def _assumptions(

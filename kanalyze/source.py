@@ -35,7 +35,8 @@ class SourceFile:
         try:
             known = path.suffix.lower() in _SUFFIXES and path.is_file()
             if known and path.stat().st_size <= _MOST_BYTES:
-                lines = path.read_text("utf-8", errors="replace").splitlines()
+                text = path.read_text("utf-8", errors="replace")  # only \n, \r\n, \r end a line
+                lines = text.removesuffix("\n").split("\n") if text else []
         except (OSError, ValueError):
             pass
         return SourceFile(path, _shown(path), lines)

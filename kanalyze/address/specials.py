@@ -12,6 +12,7 @@ from kanalyze.address.parts import Array, Parts
 
 Triple = tuple[int, int, int]
 BLOCK, THREAD = 0, 1  # axes; iterations of loops follow, outermost first
+_MOST = 1 << 27  # blocks of a grid of which each number is written out: 1 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Specials:
             return self._along(BLOCK, np.arange(first, first + count) // inner % sides[index])
         if inner == outer == 1:
             return parts.steps(along, self.dimensions, sides[index])
+        if inner * outer * sides[index] > _MOST:
+            raise parts.TooLargeError
         places = np.arange(sides[index])[:, None]
         everywhere = np.broadcast_to(places, (outer, sides[index], inner))
         return self._along(along, everywhere.reshape(-1))

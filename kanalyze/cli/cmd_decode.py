@@ -91,6 +91,8 @@ def command(
     to_file = file not in (None, "-")
     color_on = output.use_color(color, None if to_file else sys.stdout)
     columns = output.width_for(width, to_file)
+    if explain and not files and not names and (findings.ignore or findings.fail_on):
+        raise click.UsageError("--ignore and --fail-on are about profiles, not about --explain")
     if explain and not files and not names and format_ == "text":
         from kanalyze.decoding.explaining import explained
         from kanalyze.dumps.source import clean

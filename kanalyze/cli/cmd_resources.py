@@ -102,7 +102,7 @@ def command(
         _text(texts, width, color, pager, file)
     for usage, reason in failed:
         output.say(f"{resources_text.shown_name(usage)}: {reason}", "error")
-    return EXIT_PASSED if failed else code
+    return code or (EXIT_PASSED if failed else 0)
 
 
 _NOTHING = (

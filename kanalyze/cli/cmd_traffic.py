@@ -40,6 +40,13 @@ def _factors(
     return found
 
 
+def _time(context: click.Context, parameter: click.Parameter, given: float | None) -> float | None:
+    """A time between a nanosecond and a year."""
+    if given is not None and not 1e-3 <= given <= 3.2e13:  # NaN, too
+        raise click.BadParameter(f"{given:g} is no time of a launch in microseconds")
+    return given
+
+
 @click.command("traffic")
 @click.argument("target", metavar="[TARGET]", required=False, shell_complete=shared.complete_target)
 @shared.target_options
@@ -76,7 +83,8 @@ def _factors(
 )
 @click.option(
     "--time-us",
-    type=click.FloatRange(0, min_open=True),
+    type=float,
+    callback=_time,
     metavar="T",
     help="A measured time in microseconds: what the launch reaches then (GB/s, Tflop/s).",
 )
@@ -145,6 +153,8 @@ def command(
         if assume or kernel or every or lenient or time_us is not None:
             words = "--assume, --kernel, --every, --lenient and --time-us are for one launch"
             raise click.UsageError(f"{words}, not for --versus and --over")
+        if findings.given:
+            raise click.UsageError("findings are of one launch, not of --versus and --over")
         if format_ in annotating.FORMATS:
             raise click.UsageError(f"--format {format_} is for one launch: it shows its findings")
         compared.check(plot)

@@ -227,6 +227,11 @@ class FindingOptions:
     prove: bool
     fail_on: str | None
 
+    @property
+    def given(self) -> bool:
+        """Whether anything was asked of them."""
+        return bool(self.ignore) or not self.prove or self.fail_on is not None
+
     def exit_code(self, severities: Iterable[str]) -> int:
         """1 where a finding is as grave as ``--fail-on`` says, or graver."""
         from kanalyze.findings.running import SEVERITIES

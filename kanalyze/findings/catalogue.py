@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 RULES: tuple[str, ...] = (
     "offset-wraps",
+    "launch-mismatch",
     "narrow-access",
     "uncoalesced-access",
     "misaligned-access",

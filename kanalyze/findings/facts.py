@@ -13,6 +13,7 @@ from kanalyze.compile import Compiled
 from kanalyze.contents import arrays_of
 from kanalyze.describe import Argument, Description, Resources, Sources, describe
 from kanalyze.errors import KanalyzeError
+from kanalyze.findings import ignoring
 from kanalyze.findings.budget import Budget, SpentError
 from kanalyze.findings.changes import words
 from kanalyze.launch import Launch
@@ -151,14 +152,20 @@ class Facts:
         shown = self.sources.get(place.file).shown
         return instruction.pos.line, doc.Source(shown, place.line, place.column)
 
-    def source_line(self, finding: doc.Finding) -> str | None:
-        """The text of the source line of a finding."""
-        if finding.source is None:
-            return None
-        for file in self.sources.files.values():
-            if file.shown == finding.source.file:
-                return file.line(finding.source.line)
-        return None
+    def comments(self, finding: doc.Finding) -> list[str]:
+        """The comments that stand at a finding: in the source, and in the PTX."""
+        found = []
+        place = finding.source
+        if place is not None:
+            files = [f for f in self.sources.files.values() if f.shown == place.file]
+            found += [text for file in files for text in ignoring.comments_at(file, place.line)]
+        if 0 < finding.line <= len(self._ptx_lines):
+            found += ignoring.comments(self._ptx_lines[finding.line - 1])
+        return found
+
+    @cached_property
+    def _ptx_lines(self) -> list[str]:
+        return self.subject.module.text.split("\n")
 
     # ------------------------------------------------------------ the same, changed
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kanalyze.findings import catalogue
+from kanalyze.findings import catalogue, ignoring
 from kanalyze.report.document import Finding, Unknown
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ SEVERITIES = ("error", "warning", "info")
 """From the gravest on."""
 
 _NOT_TRIED = "not tried (--no-proof)"
-_IGNORED = re.compile(r"kanalyze:\s*ignore(?:\[([^\]]*)\])?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ def _run(
 ) -> tuple[tuple[Finding, ...], list[Unknown]]:
     found: list[tuple[catalogue.Rule, Finding]] = []
     failed: list[Unknown] = []
+    odd: set[str] = set()  # about ids in comments
 
     def fault(rule: catalogue.Rule, error: Exception) -> None:  # must not cost the report
         what = f"{type(error).__name__}: {error}"[:200]
@@ -60,7 +59,9 @@ def _run(
             continue
         try:
             mine = [f for check in checks(rule) if check is not None for f in check(facts)]
-            found += [(rule, f) for f in mine if not ignored(facts, f)]
+            said = [(f, facts.comments(f)) for f in mine]
+            found += [(rule, f) for f, texts in said if not ignoring.left_out(rule.id, texts)]
+            odd |= {what for _, texts in said for what in ignoring.unknown_ids(texts)}
         except Exception as error:
             fault(rule, error)
     proven: list[Finding] = []
@@ -71,6 +72,7 @@ def _run(
             fault(rule, error)
             continue
         proven += [made] if made is not None else []
+    failed += [Unknown("findings", what) for what in sorted(odd)]
     return tuple(sorted(proven, key=_order)), failed
 
 
@@ -96,25 +98,6 @@ def _proven(rule: catalogue.Rule, facts: Facts, finding: Finding, wanted: Wanted
 
 def _order(finding: Finding) -> tuple[int, float]:
     """The gravest first; among equals those that save the most time, then the most bytes."""
-    saved = finding.saves.get("time_us", 0.0) * 1e9 + finding.saves.get("bytes", 0.0)
+    saved = finding.saves.get("time_us", 0.0) * 1e9
+    saved += finding.saves.get("bytes", 0.0) + finding.saves.get("l1_bytes", 0.0)
     return SEVERITIES.index(finding.severity), -saved
-
-
-def ignored(facts: Facts, finding: Finding) -> bool:
-    """Whether a comment in the finding's line, of the source or the PTX, says to leave it out.
-
-    ``kanalyze: ignore[ID]`` (several ids with commas between), or ``kanalyze: ignore`` for all.
-    """
-    lines = facts.subject.module.text.splitlines() if finding.line else []
-    texts = [facts.source_line(finding)]
-    texts.append(lines[finding.line - 1] if 0 < finding.line <= len(lines) else None)
-    for text in texts:
-        said = _IGNORED.search(text) if text else None
-        if said is None:
-            continue
-        if said[1] is None:
-            return True
-        ids = {part.strip().lower().replace("_", "-") for part in said[1].split(",")}
-        if finding.id in ids:
-            return True
-    return False

@@ -7,6 +7,7 @@ Sources: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -115,7 +116,7 @@ def _result(item: Found, index: dict[str, int]) -> dict[str, object]:
 
 
 def _uri(file: str) -> str:
-    return quote(PurePath(file).as_posix())
+    return quote(os.fsencode(PurePath(file).as_posix()))
 
 
 def github(found: Sequence[Found]) -> str:

@@ -12,7 +12,7 @@ from kanalyze.report.traffic_rows import decimal, whole
 _STYLES = {"error": "bad", "warning": "warn", "info": "source"}
 _WORDS = {
     "bytes": "B", "time_us": "µs", "sectors": "sectors", "wavefronts": "wavefronts",
-    "requests": "requests", "instructions": "instructions",
+    "requests": "requests", "instructions": "instructions", "l1_bytes": "B through L1",
 }  # fmt: skip
 
 
@@ -32,11 +32,20 @@ def add(page: Page, findings: Sequence[Finding], known: int, of: int, label: int
         style = "warn" if missing else "good"
         page.line((f"none{left}", style), lead=lead)
         return
-    counted = Counter(finding.severity for finding in findings)
-    parts = ", ".join(f"{n}{NBSP}{severity}" for severity, n in counted.items())
-    page.line((parts, "title"), (f"{left}; kanalyze explain ID tells more", "dim"), lead=lead)
+    page.line(
+        (numbers(findings), "title"), (f"{left}; kanalyze explain ID tells more", "dim"), lead=lead
+    )
     for finding in findings:
         _one(page, finding)
+
+
+def numbers(findings: Sequence[Finding]) -> str:
+    """How many there are: ``1 error, 2 warnings``."""
+    counted = Counter(finding.severity for finding in findings)
+    return ", ".join(
+        f"{n}{NBSP}{severity}{'s' if n > 1 and severity != 'info' else ''}"
+        for severity, n in counted.items()
+    )
 
 
 def place(finding: Finding) -> str:

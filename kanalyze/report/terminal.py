@@ -119,6 +119,8 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
         parts.append(f"spills {kernel.spill_store_bytes} B")
     analysed = kernel.analysed
     parts.append(f"{analysed.accesses} of {analysed.of} accesses analysed")
+    if kernel.findings:
+        parts.append(f"findings: {findings_text.numbers(kernel.findings)}")
     parts += [note for note in kernel.notes if "not understood" in note]
     if unread:
         parts.append(f"{plural(unread, 'statement')} of the file not read")

@@ -17,7 +17,8 @@ _BOUNDS = {"hbm": "HBM", "l2": "L2", "l1": "L1", "fabric": "L2 fabric",
            "alu": "ALU", "sfu": "special functions", "lsu": "load/store unit", "fp64": "FP64",
            "tensor": "tensor cores", "issue": "issue slots", "shared": "shared memory",
            "int_multiply": "integer multiply", "uniform": "uniform datapath",
-           "atomics": "atomics on one address", "launch": "launch overhead", "latency": "latency"}  # fmt: skip
+           "atomics": "atomics on one address", "launch": "launch overhead",
+           "latency": "latency"}  # fmt: skip
 _UNITS = {"fp32": "FP32 units", "fp64": "FP64 units", "fp16": "FP16 units"}
 _WAYS = {"hbm": "from HBM", "l2": "through L2", "l1": "through L1"}
 _SHOWN = 6

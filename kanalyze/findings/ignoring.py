@@ -1,0 +1,82 @@
+"""Comments that leave findings out: ``# kanalyze: ignore[ID, ID]``, or ``# kanalyze: ignore``.
+
+Behind ``#`` in Python, behind ``//`` or in ``/* */`` elsewhere. In Python a comment on any line of
+a statement counts for all of it, so that it may stand where a formatter puts it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+
+from kanalyze.errors import nearest
+from kanalyze.findings import catalogue
+from kanalyze.source import SourceFile
+
+_SAID = re.compile(r"(?<!\w)kanalyze:\s*ignore(?:\s*\[([^\[\]]*)\]|(?![\w\[])(?!\s*\[))", re.I)
+_COMMENT = re.compile(r"//(.*)|/\*(.*?)\*/")
+
+
+def comments_at(file: SourceFile, line: int) -> list[str]:
+    """The comments that count for a line of a source file."""
+    if file.path.suffix != ".py":
+        text = file.line(line)
+        return comments(text) if text is not None else []
+    by_line, spans = _python(file)
+    first, last = min(
+        ((a, b) for a, b in spans if a <= line <= b), key=lambda s: s[1] - s[0],
+        default=(line, line),
+    )  # fmt: skip
+    return [by_line[number] for number in range(first, last + 1) if number in by_line]
+
+
+def comments(text: str) -> list[str]:
+    """The comments of a line of CUDA C++ or PTX."""
+    return [found[1] or found[2] or "" for found in _COMMENT.finditer(text)]
+
+
+def _python(file: SourceFile) -> tuple[Mapping[int, str], list[tuple[int, int]]]:
+    """Comments by line, and first and last lines of the statements that have no body."""
+    text = "\n".join(file.lines) + "\n"
+    by_line: dict[int, str] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                by_line[token.start[0]] = token.string
+        tree = ast.parse(text)
+    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
+        return by_line, []
+    spans = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
+    ]
+    return by_line, spans
+
+
+def said(texts: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
+    """The ids that each comment leaves out; None for all."""
+    for text in texts:
+        for found in _SAID.finditer(text):
+            if found[1] is None:
+                yield None
+            else:
+                ids = (part.strip().lower().replace("_", "-") for part in found[1].split(","))
+                yield tuple(id_ for id_ in ids if id_)
+
+
+def left_out(id_: str, texts: Iterable[str]) -> bool:
+    """Whether some comments leave a finding out."""
+    return any(ids is None or id_ in ids for ids in said(texts))
+
+
+def unknown_ids(texts: Iterable[str]) -> list[str]:
+    """What is wrong with ids in some comments, in words."""
+    named = {id_ for ids in said(texts) if ids is not None for id_ in ids}
+    return [
+        f"'kanalyze: ignore[{id_}]' leaves nothing out: {nearest(id_, catalogue.RULES)}"
+        for id_ in sorted(named - set(catalogue.RULES))
+    ]
