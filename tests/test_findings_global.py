@@ -19,6 +19,7 @@ from kanalyze.report.document import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
+SAMPLES = Path(__file__).parents[1] / "samples" / "findings"
 TRITON = """\
 import triton
 import triton.language as tl
@@ -155,6 +156,49 @@ def test_too_few_elements_per_thread(
     assert finding.proof.after["bytes each"] == 16
     assert f"BLOCK={block * 16 // size}" in finding.advice
     assert f"num_warps={max(1, warps * size // 16)}" in finding.advice
+
+
+@pytest.mark.parametrize(("block", "warps", "times"), [(32, 4, 4), (64, 8, 4), (16, 1, 2)])
+def test_fewer_elements_than_threads(source: Path, block: int, warps: int, times: int) -> None:
+    """Triton gives each element to 32 x num_warps / BLOCK threads."""
+    (finding,) = narrow(source, "scale", f"*fp32:16, *fp32:16, {block}", num_warps=warps)
+    assert finding.severity == "warning"
+    assert finding.numbers["threads_per_element"] == times == 32 * warps / block
+    assert finding.numbers["elements_per_block"] == block
+    assert f"BLOCK={128 * warps}" in finding.advice  # 16 bytes for each thread
+    assert finding.proof is not None
+    assert finding.proof.before == {"threads per element": times, "bytes each": 4}
+    assert finding.proof.after == {"threads per element": 1, "bytes each": 16}
+    assert ("num_warps=" in finding.advice) == (warps > 1)
+
+
+def sampled(tmp_path: Path, name: str, *changes: tuple[str, str], **options: Any) -> list[Finding]:
+    """What a sample of a launch gives, with its text changed."""
+    text = (SAMPLES / name).read_text("utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / Path(name).name
+    path.write_text(text)
+    compiled = kanalyze.compile_kernel(str(path), **options)
+    traffic = kanalyze.estimate(compiled, device="H200")
+    assert not [u for u in traffic.unknown if u.field == "findings"]
+    return list(traffic.findings)
+
+
+def test_threads_that_repeat_others_are_no_repeated_loads(tmp_path: Path) -> None:
+    """32 elements for 4 warps: each of them loads the 32, one stores them."""
+    pytest.importorskip("triton")
+    findings = sampled(
+        tmp_path, "narrow-access/mended.py", ('"BLOCK": 1024', '"BLOCK": 32'),
+        settings={"M": 4096},
+    )  # fmt: skip
+    assert "repeated-loads" not in {f.id for f in findings}
+    (finding,) = [f for f in findings if f.id == "narrow-access"]
+    assert finding.severity == "warning"
+    assert finding.proof is not None
+    assert finding.proof.before["time_us"] > 5 * finding.proof.after["time_us"]
+    assert finding.saves["time_us"] > 0
 
 
 @pytest.mark.parametrize("block", [1024, 4096])
@@ -455,7 +499,7 @@ def test_an_argument_of_a_launch_is_put_in(tmp_path: Path, n: int, sectors: int)
     assert finding.proof is not None
     assert finding.proof.before["sectors"] == 256 * sectors
     assert finding.proof.after["sectors"] == 256 * 4
-    assert finding.saves["bytes"] == 256 * (sectors - 4) * 32
+    assert finding.saves["l1_bytes"] == 256 * (sectors - 4) * 32
 
 
 def test_what_a_thread_reads_next_is_only_worth_knowing(tmp_path: Path) -> None:
@@ -565,7 +609,7 @@ def test_bytes_loaded_again_and_again(tmp_path: Path, times: int, fires: bool) -
     for finding in findings:
         assert (finding.numbers["sectors"], finding.numbers["sectors_once"]) == (8192, 1024)
         assert finding.numbers["bytes_per_block"] == 512
-        assert finding.saves == {"sectors": 7168, "bytes": 7168 * 32}
+        assert finding.saves == {"sectors": 7168, "l1_bytes": 7168 * 32}
         assert "can stay in L1" in finding.message
 
 

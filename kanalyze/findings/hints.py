@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Finding, Proof
+from kanalyze.report.document import Finding, Proof, Source
 
 _HINTS = ("multiple_of", "max_contiguous")
+
+
+def found(facts: Facts, id_: str, pointers: str) -> Iterator[Finding]:
+    """Hints that stand in a kernel of which accesses stay narrow, as findings of a rule."""
+    compiled = facts.compiled
+    assert compiled is not None
+    file = facts.sources.get(str(compiled.source_file))
+    for call in calls("\n".join(file.lines), compiled.source_function):
+        text = ast.unparse(call)
+        yield Finding(
+            id_, "info", facts.place[0],
+            f"accesses through {pointers} stay narrow in spite of {text}", "",
+            Source(file.shown, call.lineno, call.col_offset + 1),
+            {"hint": text, "source_line": call.lineno},
+        )  # fmt: skip
 
 
 def calls(text: str, function: str) -> list[ast.Call]:

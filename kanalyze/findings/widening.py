@@ -96,11 +96,11 @@ def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
     if one:
         others = [grouping.named(facts, n) for n in missing(facts, group)]
         wanted |= {n: DIVISIBLE for n in others if n not in wanted}
-    best = _made(facts, group, {"facts": wanted})
+    best = made(facts, group, {"facts": wanted})
     if best is None or best.size <= group.size:
         return None
     wanted = _fewest(facts, group, wanted, best)
-    then = _made(facts, group, {"facts": wanted})
+    then = made(facts, group, {"facts": wanted})
     assert then is not None
     change = " and ".join(
         f"{', '.join(some)} {fact}"
@@ -122,8 +122,8 @@ def _fewest(facts: Facts, group: Group, wanted: Mapping[str, str], best: Group) 
     """Those of the facts of which none can be left out for accesses as wide."""
 
     def enough(some: dict[str, str]) -> bool:
-        made = _made(facts, group, {"facts": some})
-        return made is not None and made.size >= best.size
+        then = made(facts, group, {"facts": some})
+        return then is not None and then.size >= best.size
 
     left = dict(wanted)
     for name in wanted:
@@ -165,8 +165,8 @@ def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
     if warps > 1:
         fewer = max(1, warps // times)
         tried.append((f"num_warps={fewer}", {"num_warps": fewer}))
-    made = [(words, _made(facts, group, change)) for words, change in tried]
-    wider = [(words, then) for words, then in made if then is not None and then.size > group.size]
+    every = [(words, made(facts, group, change)) for words, change in tried]
+    wider = [(words, then) for words, then in every if then is not None and then.size > group.size]
     if not wider:
         return None
     words, then = max(wider, key=lambda pair: pair[1].size)
@@ -177,20 +177,21 @@ def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
 # ---------------------------------------------------------------- the same accesses, made otherwise
 
 
-def _made(facts: Facts, group: Group, change: dict[str, Any]) -> Group | None:
+def made(facts: Facts, group: Group, change: dict[str, Any]) -> Group | None:
     """The same accesses of the kernel compiled otherwise, as a group as wide as the narrowest."""
     other = facts.again(**change)
-    if isinstance(other, str):
-        return None
+    return None if isinstance(other, str) else same(other, group)
+
+
+def same(other: Facts, group: Group) -> Group | None:
+    """The accesses of a group in another compilation."""
     stores = group.kind == "store"
-    same = [
+    found = [
         g for g in grouping.groups(other)
         if g.pointer == group.pointer and (g.kind == "store") == stores
         and (group.first.source is None or g.at(group.first.source))
     ]  # fmt: skip
-    if not same:
-        return None
-    return grouping.together(same)
+    return grouping.together(found) if found else None
 
 
 def _proof(group: Group, then: Group, change: str) -> Proof:

@@ -146,8 +146,9 @@ class Finding:
     that can be had back), "info" (worth knowing; whether to change it depends). ``line`` is one of
     the PTX (0: none, of machine code alone), ``source`` the place in the source where it is known.
     ``numbers`` are what the message says, ``saves`` what the change would save ("sectors",
-    "bytes", "wavefronts", "instructions", "time_us"). ``proof`` is None where the change was not
-    tried; ``unproven`` then says why.
+    "l1_bytes" through L1, "bytes" of memory, "wavefronts",
+    "instructions", "time_us"). ``proof`` is None where the change was not tried; ``unproven`` then
+    says why.
     """
 
     id: str

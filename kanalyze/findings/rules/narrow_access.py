@@ -5,8 +5,9 @@ What it says
 A thread moves less than 16 bytes with each instruction although what it moves, or what its warp
 moves, lies in a row. The finding says which fact the compiler lacks: that an argument (a pointer, a
 stride, the bound of a mask) is divisible by 16; that a stride is 1; that a pointer of CUDA C++ is
-aligned to more than its element; or that a thread has too few elements to begin with, or a tile is
-transposed on its way into shared memory. It also names hints of the source (tl.multiple_of,
+aligned to more than its element; or that a thread has too few elements to begin with (or a block
+fewer elements than threads, so that several threads do the same), or a tile is transposed on its
+way into shared memory. It also names hints of the source (tl.multiple_of,
 tl.max_contiguous) that change no access.
 
 Why it is slow
@@ -46,16 +47,15 @@ PTX ISA 9.0, section 6.4.1; Triton, include/triton/Analysis/AxisInfo.h (divisibi
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.findings import grouping, hints, widening
+from kanalyze.findings import grouping, hints, replicas, widening
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
 from kanalyze.models import apart
-from kanalyze.report.document import Finding, Proof, Source
+from kanalyze.report.document import Finding, Proof
 
 _ID = "narrow-access"
 _WORD = 4  # bytes per thread below which a warp asks for less than a line
@@ -71,13 +71,16 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
               if g.size < WIDEST and grouping.weighty(g, every) and _most_lanes(g)]  # fmt: skip
     found = [f for group in narrow if (f := _of_group(facts, group)) is not None]
     few = [group for group in narrow if _has_few(facts, group)]
-    if few:
+    if few and replicas.of_kernel(facts) > 1:
+        found.append(_replicated(facts, few))
+    elif few:
         found.append(_few(facts, few))
     if facts.compiled is None:
         found += _in_one_thread(facts, narrow, {f.line for f in found})
     yield from found
     if found and facts.compiled is not None:
-        yield from _hints(facts, found)
+        pointers = ", ".join(sorted({str(f.numbers["pointer"]) for f in found}))
+        yield from hints.found(facts, _ID, pointers)
 
 
 def _most_lanes(group: Group) -> bool:
@@ -98,6 +101,8 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         return finding
     if {"offset_bytes", "shared_stride_bytes"} & finding.numbers.keys():
         return finding
+    if "threads_per_element" in finding.numbers:
+        return replicas.proven(facts, finding, group)
     if "elements_per_thread" in finding.numbers:
         return widening.with_more(facts, finding, group)
     found = widening.with_facts(facts, finding, group)
@@ -282,6 +287,14 @@ def _few(facts: Facts, found: Sequence[Group]) -> Finding:
     return replace(finding, numbers={**numbers, "elements_per_thread": each})
 
 
+def _replicated(facts: Facts, found: Sequence[Group]) -> Finding:
+    """A block has fewer elements than threads: several threads access the same one."""
+    message, advice, numbers = replicas.said(facts, found)
+    severity = "warning" if facts.compiled is not None else "info"
+    finding = _finding(found[0], severity, message, advice, WIDEST, [])
+    return replace(finding, numbers={**finding.numbers, **numbers})
+
+
 # ---------------------------------------------------------------- consecutive in one thread
 
 
@@ -344,25 +357,6 @@ def _counted(group: Group, wide: int, finding: Finding) -> Finding:
     )  # fmt: skip
     numbers = {**finding.numbers, "lane_stride_bytes": step, "sectors_per_request": now}
     return replace(finding, numbers=numbers, proof=proof, unproven=None)
-
-
-# ---------------------------------------------------------------- hints
-
-
-def _hints(facts: Facts, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Hints that stand in a kernel of which accesses stay narrow."""
-    compiled = facts.compiled
-    assert compiled is not None
-    file = facts.sources.get(str(compiled.source_file))
-    pointers = ", ".join(sorted({str(f.numbers["pointer"]) for f in found}))
-    for call in hints.calls("\n".join(file.lines), compiled.source_function):
-        text = ast.unparse(call)
-        yield Finding(
-            _ID, "info", facts.place[0],
-            f"accesses through {pointers} stay narrow in spite of {text}", "",
-            Source(file.shown, call.lineno, call.col_offset + 1),
-            {"hint": text, "source_line": call.lineno},
-        )  # fmt: skip
 
 
 # ---------------------------------------------------------------- words

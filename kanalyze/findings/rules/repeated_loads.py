@@ -15,7 +15,8 @@ the author puts there, L1 what happens to stay.
 How it is detected
 ------------------
 For a launch and each pointer: the sectors that the requests of loads would touch if their lanes lay
-in a row (so that what other findings say does not count here), over the distinct sectors of each
+in a row (so that what other findings say does not count here; nor do warps that Triton gives the
+same elements), over the distinct sectors of each
 block. From 1.5 times on they are loaded again. It is said where the repeated sectors are a tenth of
 the sectors of the launch and either do not stay in L1, or L1, L2 or the load/store unit bound the
 launch, or bytes are loaded four times and more and are half of all. It is a warning where one of
@@ -44,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kanalyze.findings import replicas
 from kanalyze.findings.facts import Facts
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.report.document import Finding, Proof
@@ -84,7 +86,7 @@ def _repeated(
     traffic = facts.traffic
     assert traffic is not None
     once = sharing.by_block_bytes // SECTOR
-    asked = sum(a.ideal_cost or 0 for a in loads)
+    asked = sum(a.ideal_cost or 0 for a in loads) // _replicas(facts, pointer.pointer)
     again = asked - once
     if not once or asked < _AGAIN * once or again < _LEAST * every:
         return None
@@ -110,8 +112,14 @@ def _repeated(
          "bytes_per_block": each, "misses_l1": missed},
         Proof("counted", "each sector loaded once by a block", {"sectors": asked},
               {"sectors": once}),
-        None, {"sectors": again, "bytes": again * SECTOR},
+        None, {"sectors": again, "l1_bytes": again * SECTOR},
     )  # fmt: skip
+
+
+def _replicas(facts: Facts, pointer: str) -> int:
+    """Warps on each element of what is loaded: Triton has it in all of them; narrow-access."""
+    mine = [a for a, row in facts.accesses() if row.pointer == pointer and row.kind in _LOADS]
+    return replicas.of_warps(facts, mine)
 
 
 def _lines(loads: Sequence[AccessCounts]) -> str:

@@ -99,7 +99,7 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
     saves: dict[str, float] = {}
     if cost is not None and least is not None:
         before["sectors"], after["sectors"] = cost, least
-        saves = {"sectors": cost - least, "bytes": (cost - least) * SECTOR}
+        saves = {"sectors": cost - least, "l1_bytes": (cost - least) * SECTOR}
     own = " = one sector each" if per == len(group.offsets) else ""
     message = (
         f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: lanes are "
