@@ -405,8 +405,8 @@ def launch_of(compiled: Compiled | None) -> Launch:
     """
     if compiled is None or compiled.grid is None:
         raise UsageError(
-            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or a "
-            "kernel with EXAMPLE and grid"
+            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or "
+            "say EXAMPLE, arguments and grid in the file (docs/traffic.md)"
         )
     params: list[LaunchParam] = []
     for name, kind in compiled.signature.items():

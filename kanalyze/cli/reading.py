@@ -101,7 +101,7 @@ def read(
     subjects = [
         subject
         for file in progress.over(files, str)
-        for subject in _subjects(file, options, launch, trouble)
+        for subject in _subjects(file, options, launch, trouble, alone=len(files) == 1)
     ]
     if kernels:
         subjects = _chosen(subjects, kernels)
@@ -161,15 +161,15 @@ def _files(target: str, trouble: _Trouble) -> list[str]:
 
 
 def _subjects(
-    file: str, options: TargetOptions, launch: Launch | None, trouble: _Trouble
+    file: str, options: TargetOptions, launch: Launch | None, trouble: _Trouble, alone: bool
 ) -> Iterator[Subject]:
     try:
         for subject in _of_file(file, options, launch):
             notes = (*_launch_facts(launch, options.record), *subject.notes)
             yield dataclasses.replace(subject, notes=notes)
-    except UsageError:
-        raise
     except KanalyzeError as error:
+        if alone and isinstance(error, UsageError):
+            raise
         trouble.add(error, file)
     except OSError as error:  # of a path: too long a name, a current folder that was deleted
         trouble.add(InputError(output.reason(error), file=file), file)
