@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kanalyze import analyze, compile_kernel
+from kanalyze import Traffic, analyze, compile_kernel, estimate
+from kanalyze.pipeline import Settings
 from kanalyze.report.document import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -94,3 +95,44 @@ def test_values_that_cannot_be_divided_are_to_be_padded() -> None:
     assert any("K is 777" in text for text in advice)
     assert any("N is 513" in text for text in advice)
     assert not any("M is" in text for text in advice)
+
+
+def launched(target: object, prove: bool = True, **settings: int) -> tuple[Traffic, list[Finding]]:
+    traffic = estimate(target, settings=Settings(settings=settings), device="H200", prove=prove)  # type: ignore[arg-type]
+    return traffic, [f for f in traffic.findings if f.id == "unpipelined-loop"]
+
+
+def test_one_stage_is_slower_than_three() -> None:
+    """Both times are those of the launch when it is estimated by itself."""
+    target = str(WHILE / "mended.py")
+    traffic, (found,) = launched(target, num_stages=1)
+    assert found.severity == "warning"
+    assert "num_stages=1" in found.message
+    assert found.proof is not None
+    assert found.proof.change in ("num_stages=2", "num_stages=3")
+    assert found.proof.before["copies"] == 0 == copies(target, num_stages=1)
+    stages = int(found.proof.change[-1])
+    assert found.proof.after["copies"] > 0
+    assert copies(target, num_stages=stages) > 0
+    then, none = launched(target, prove=False, num_stages=stages)
+    assert none == []
+    assert found.proof.before["time_us"] == pytest.approx(traffic.time.predicted_us, abs=1e-3)
+    assert found.proof.after["time_us"] == pytest.approx(then.time.predicted_us, abs=1e-3)
+    assert found.saves["time_us"] >= 0.05 * found.proof.before["time_us"]
+
+
+def test_one_stage_without_a_launch_is_an_info_with_the_copies() -> None:
+    (found,) = findings(str(WHILE / "mended.py"), num_stages=1)
+    assert found.severity == "info"
+    assert found.proof is not None
+    assert found.proof.method == "recompiled"
+    assert "time_us" not in found.proof.after
+    assert found.proof.after["loads"] == 0
+    assert found.proof.after["copies"] > 0
+
+
+def test_one_stage_is_silent_where_more_would_not_help() -> None:
+    """A while loop is not pipelined with any number; one of a single iteration has none ahead."""
+    assert findings(str(WHILE / "fires.py"), num_stages=1) == []
+    _, found = launched(str(WHILE / "mended.py"), num_stages=1, M=128, N=128, K=64)
+    assert found == []

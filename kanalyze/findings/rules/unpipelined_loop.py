@@ -1,11 +1,11 @@
-"""Software pipelining was asked for, and a loop loads its tiles without it.
+"""A loop that multiplies tiles loads them without software pipelining.
 
 What it says
 ------------
-The kernel is compiled with num_stages of 2 or more, and a loop multiplies tiles (or is a tl.range
-with num_stages), but the loads of a tile stayed plain loads (ld.global): they were not made
-asynchronous copies (cp.async, TMA) that run some iterations ahead. The finding says which load, and
-why: each thread's pieces are too narrow, or the loop is a while loop.
+A loop multiplies tiles (or is a tl.range with num_stages), but the loads of a tile are plain loads
+(ld.global), not asynchronous copies (cp.async, TMA) that run some iterations ahead. The finding
+says which load, and why: the kernel is compiled with num_stages=1, each thread's pieces are too
+narrow, or the loop is a while loop.
 
 Why it is slow
 --------------
@@ -17,17 +17,20 @@ How it is detected
 ------------------
 Loops of the PTX that hold the instructions of a `tl.dot` and ld.global from a source line which, in
 TTIR, loads a tile of two dimensions or more. cp.async copies 4, 8 or 16 bytes: narrower pieces
-cannot be pipelined. Loads of scalars and indices are left out, and so is what num_stages=1 says not
-to pipeline. Loops without a dot are pipelined only where tl.range asks for it.
+cannot be pipelined. Loads of scalars and indices are left out. Loops without a dot are pipelined
+only where tl.range asks for it.
 
 How it is proven
 ----------------
-Where pieces are narrow, the kernel is compiled again with those arguments taken as divisible by 16
-that stand in the address of the load, then with those of its mask, too: those that bring the copies
-are named, with the number of copies and plain loads in loops before and after; where none does,
-nothing is reported. It is a warning where their values are divisible by 16 and the compiler was not
-told; an info where they are not (the array would have to be padded) or not known. A while loop is a
-warning: it has to be rewritten by hand.
+With num_stages=1 the kernel is compiled again with 2 and 3; where its loads become copies and the
+simulated launch is faster by 5 % and 1 us it is a warning; where it is not, nothing is reported.
+Without a launch it is an info with the number of copies. Where pieces are narrow, the kernel is
+compiled again with those arguments taken as divisible by 16 that stand in the address of the load,
+then with those of its mask, too: those that bring the copies are named, with the number of copies
+and plain loads in loops before and after; where none does, nothing is reported. It is a warning
+where their values are divisible by 16 and the compiler was not told; an info where they are not
+(the array would have to be padded) or not known. A while loop is a warning: it has to be rewritten
+by hand.
 
 Example
 -------
@@ -35,7 +38,7 @@ Example
         acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
         k += BLOCK_K
 
-    for k in range(0, K, BLOCK_K):  # pipelined with num_stages
+    for k in range(0, K, BLOCK_K):  # pipelined with num_stages of 2 and more
         acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
 
 Source
@@ -52,7 +55,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kanalyze.address.value import leaves
-from kanalyze.findings import triton_ir
+from kanalyze.findings import triton_ir, trying
+from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
 from kanalyze.report import document as doc
@@ -63,6 +67,7 @@ ID = "unpipelined-loop"
 
 _LEAST = 4  # bytes that cp.async copies
 _COPIES = ("async_copy", "bulk_load")
+_STAGES = (2, 3)  # tried where there is one: more need more shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,8 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     stages = int(compiled.metadata.get("num_stages", 1))
     asked = [int(n) for n in re.findall(r"tt\.num_stages\s*=\s*(\d+)", compiled.ttir)]
     if max([stages if "tt.dot" in compiled.ttir else 1, *asked]) < 2:
+        if "tt.dot" in compiled.ttir:
+            yield from _one_stage(facts)
         return
     others: list[_Loads] = []
     for loads in _plain_loads(facts, bool(asked)):
@@ -99,6 +106,27 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         every = tuple(access for loads in others for access in loads.accesses)
         tiles = " and ".join(dict.fromkeys(loads.tile for loads in others))
         yield _finding(facts, _Loads(others[0].first, every, tiles), max([stages, *asked]))
+
+
+def _one_stage(facts: Facts) -> Iterator[Finding]:
+    """All loads of tiles that num_stages=1 keeps from being copied ahead."""
+    wide = [loads for loads in _plain_loads(facts, any_loop=False) if loads.width >= _LEAST]
+    if not wide:
+        return
+    first = wide[0]
+    accesses = [access for loads in wide for access in loads.accesses]
+    tiles = " and ".join(dict.fromkeys(loads.tile for loads in wide))
+    line, source = facts.at(first.first)
+    yield Finding(
+        ID,
+        "info",
+        line,
+        f"num_stages=1: each iteration waits for its loads of {tiles} ({len(accesses)} × "
+        f"{accesses[0].opcode}) before it multiplies",
+        f"compile with num_stages={_STAGES[-1]}: copies of later tiles run during the product",
+        source,
+        {"loads": len(accesses), "bytes_per_thread": first.width, "num_stages": 1},
+    )
 
 
 def _finding(facts: Facts, loads: _Loads, stages: int) -> Finding:
@@ -191,7 +219,9 @@ def _stands_at(facts: Facts, instruction: ir.Instruction, lines: set[tuple[str, 
 
 
 def prove(facts: Facts, finding: Finding) -> Finding | None:
-    """Compile with arguments divisible by 16, where pieces are too narrow."""
+    """Compile with more stages, or with arguments divisible by 16 where pieces are too narrow."""
+    if finding.numbers["num_stages"] == 1:
+        return _with_stages(facts, finding)
     if finding.numbers["bytes_per_thread"] >= _LEAST:
         return finding
     before = _counts(facts)
@@ -209,6 +239,31 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if both:
         return None  # wider pieces would not be pipelined either: no dot needs them
     return replace(finding, unproven="no argument is known that would make them wider")
+
+
+def _with_stages(facts: Facts, finding: Finding) -> Finding | None:
+    """Two and three stages: a warning where one is faster, an info where no time is known."""
+    before = _counts(facts)
+    found = [
+        t
+        for t in trying.tried(
+            facts,
+            [settings(num_stages=n) for n in _STAGES],
+            lambda then: _counts(then)["copies"] > before["copies"],
+        )
+        if trying.faster(facts, t) is not False
+    ]
+    if not found:
+        return None
+    best = trying.fastest(found) or found[-1]
+    known = trying.faster(facts, best)
+    return replace(
+        finding,
+        severity="warning" if known else "info",
+        advice=f"compile with {best.words}: copies of later tiles run during the product",
+        proof=trying.proof(facts, best, before, _counts(best.facts)),
+        saves=trying.saved_time(facts, best),
+    )
 
 
 def _candidates(facts: Facts, finding: Finding) -> tuple[list[str], list[str]]:
