@@ -149,6 +149,7 @@ def test_addresses_that_depend_on_more_than_the_thread() -> None:
     assert finding.numbers["ways"] == 32
 
 
+FINDINGS = Path(__file__).parents[1] / "samples" / "findings"
 QUESTIONS = Path(__file__).parents[2] / "shared" / "questions"
 
 
@@ -287,9 +288,46 @@ def test_masked_lanes_cost_nothing_where_memory_is_the_bound() -> None:
     assert of(traffic.findings, "tile-quantisation") == []  # 781 of 1024, bound by HBM
 
 
-# ------------------------------------------------------------------ block-order
+# ------------------------------------------------------------------ small-tiles
 
-FINDINGS = Path(__file__).parents[1] / "samples" / "findings"
+
+def tiled(side: str, settings: dict[str, int], prove: bool = True) -> Traffic:
+    pytest.importorskip("triton")
+    path = FINDINGS / "small-tiles" / f"{side}.py"
+    tile = {name: value for name, value in settings.items() if name != "num_warps"}
+    options = Settings(settings=tile, num_warps=settings.get("num_warps"))
+    return estimate(path, settings=options, device="H200", prove=prove)
+
+
+def test_tiles_that_use_each_byte_too_seldom() -> None:
+    """Operations for each byte through L2 are at most those of the tile: m n / (m + n) for fp16."""
+    traffic = tiled("fires", {})
+    finding = only(traffic, "small-tiles")
+    assert finding.severity == "warning"
+    assert finding.numbers["flop_per_l2_byte"] == pytest.approx(64 * 64 / 128, rel=0.02)
+    assert finding.numbers["flop_per_l2_byte"] < finding.numbers["ridge"]
+    assert finding.proof is not None
+    change = {n: int(v) for n, v in (p.split("=") for p in finding.proof.change.split(", "))}
+    m, n = change["BLOCK_M"], change["BLOCK_N"]
+    assert finding.proof.after["flop_per_l2_byte"] == pytest.approx(m * n / (m + n), rel=0.03)
+    then = tiled("fires", change, prove=False)
+    assert finding.proof.after["blocks"] == math.prod(then.grid) == 4096**2 / m / n
+    assert finding.proof.after["time_us"] == pytest.approx(then.time.predicted_us, abs=1e-3)
+    assert finding.proof.after["time_us"] < 0.8 * finding.proof.before["time_us"]
+
+
+@pytest.mark.parametrize("size", [{"M": 16384, "N": 256, "K": 64}, {"M": 128, "N": 128, "K": 8192}])
+def test_small_tiles_are_right_where_larger_ones_do_not_help(size: dict[str, int]) -> None:
+    """Bound by HBM; too few blocks even so."""
+    assert of(tiled("fires", size).findings, "small-tiles") == []
+
+
+@pytest.mark.parametrize("size", [1024, 4096])
+def test_tiles_of_libraries_are_not_too_small(size: int) -> None:
+    assert of(product(True, M=size, N=size, K=size).findings, "small-tiles") == []
+
+
+# ------------------------------------------------------------------ block-order
 
 
 def test_another_order_of_blocks_is_simulated() -> None:

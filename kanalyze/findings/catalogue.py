@@ -31,6 +31,7 @@ RULES: tuple[str, ...] = (
     "wave-quantisation",
     "small-grid",
     "tile-quantisation",
+    "small-tiles",
     "block-order",
     "low-bytes-in-flight",
     "atomic-contention",

@@ -37,7 +37,7 @@ def with_other_tiles(
     def changes(of: Facts) -> Iterator[Change]:
         if fills and not bounds.leaves_sms_idle(of):
             return iter(())
-        return (c for c in resized(of, factors) if _changes_grid(of, c))
+        return (c for c in resized(of, factors) if changes_grid(of, c))
 
     def other_grid(then: Facts) -> bool:
         return then.launch is not None and math.prod(then.launch.grid) != math.prod(now.grid)
@@ -56,7 +56,7 @@ def with_other_tiles(
     )
 
 
-def _changes_grid(facts: Facts, change: Change) -> bool:
+def changes_grid(facts: Facts, change: Change) -> bool:
     """Whether a change of constexprs gives another grid, as far as that is known beforehand."""
     compiled = facts.compiled
     if compiled is None or compiled.grid is None:
