@@ -26,7 +26,10 @@ _OFF = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Atomics of some instructions: how many, on how many addresses, and (warp, address) pairs."""
+    """Atomics of some instructions: how many, on how many addresses, and (warp, address) pairs.
+
+    An instruction on a vector (``.v4.f32``) makes one for each element.
+    """
 
     number: int
     addresses: int
@@ -63,8 +66,9 @@ def operations(launched: Launched, group: Sequence[Cost]) -> Operations | None:
         group: atomics as `counted_atomics` gives them.
     """
     sizes = {cost.access.row.bytes_per_thread or 4 for cost in group}
+    vectors = {_elements(cost) for cost in group}
     size = sizes.pop() if sizes else SECTOR + 1
-    if sizes or SECTOR % size:
+    if sizes or SECTOR % size or len(vectors) > 1:
         return None
     number = sum(cost.counted.threads for cost in group if cost.counted is not None)
     try:
@@ -76,7 +80,16 @@ def operations(launched: Launched, group: Sequence[Cost]) -> Operations | None:
     except (UnknownValueError, TooLargeError):
         return None
     addresses = elements.footprint.sectors
-    return Operations(number, addresses, by_warp) if addresses and by_warp else None
+    if not addresses or not by_warp:
+        return None
+    of_each = vectors.pop()
+    return Operations(number * of_each, addresses * of_each, by_warp * of_each)
+
+
+def _elements(cost: Cost) -> int:
+    """Elements of one thread's access: 4 of ``.v4``."""
+    parts = cost.access.instruction.parts
+    return next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
 
 
 class _Elements(Footprint):

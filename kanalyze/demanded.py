@@ -76,7 +76,7 @@ def demand(
         alone.waits,
         alone.local_waits * blocks,
         spilled.read + spilled.written,
-        _turns(totals),
+        turns(totals),
         _alternates(code),
     )
 
@@ -164,7 +164,7 @@ def _copied(costs: Iterable[Cost]) -> float:
     return total
 
 
-def _turns(totals: Totals) -> float:
+def turns(totals: Totals) -> float:
     """Atomics that go to the same address, in the mean of those of a pointer; the most of any."""
     groups: dict[str | None, list[Cost]] = {}
     rows = zip(totals.costs, totals.description.kernel.accesses, strict=True)

@@ -425,8 +425,12 @@ def test_atomics_on_the_same_address(shift: int, number: int) -> None:
     assert finding.numbers["lanes_per_address"] == lanes
     assert finding.severity == "warning"
     assert finding.proof is not None
-    assert finding.proof.before == {"atomics": number * total}
-    assert finding.proof.after == {"atomics": number * total // lanes}
+    assert finding.proof.before["atomics"] == number * total
+    assert finding.proof.after["atomics"] == number * total // lanes
+    turn_us = finding.proof.before["one_address_us"] / each
+    assert turn_us == pytest.approx(0.00176, rel=1e-3)  # nanoseconds / 1000, measured of an H200
+    after = finding.proof.after["one_address_us"]
+    assert after == pytest.approx(turn_us * each / lanes, rel=1e-3)
 
 
 def test_atomics_of_many_warps_on_one_address_are_a_remark() -> None:
@@ -437,6 +441,26 @@ def test_atomics_of_many_warps_on_one_address_are_a_remark() -> None:
     assert finding.severity == "info"
     assert finding.numbers["atomics_per_address"] == 8192
     assert of(launched(one, 1024, 64).findings, "atomic-contention") == []
+
+
+def test_elements_of_vectors_are_counted_and_time_is_saved() -> None:
+    """Thread i adds 4 elements to those of group i % 4: 16 addresses, 8 lanes at each."""
+    index = "and.b32 %r5, %r4, 3; shl.b32 %r5, %r5, 2;"
+    text = ATOMIC.format(index=index, opcode="red.global.add.v4.f32 [%rd3], {%f1, %f1, %f1, %f1}")
+    text = text.replace(".version 8.0", ".version 8.1")
+    traffic = launched(text, 8192, 128)
+    finding = only(traffic, "atomic-contention")
+    assert finding.numbers["atomics"] == 4 * 8192 * 128
+    assert finding.numbers["addresses"] == 16
+    assert finding.numbers["lanes_per_address"] == 8
+    assert traffic.time.bound_by == "atomics"
+    assert finding.proof is not None
+    assert finding.proof.before["one_address_us"] == pytest.approx(
+        traffic.time.bounds_us["atomics"], rel=1e-3
+    )
+    others = max(t for n, t in traffic.time.bounds_us.items() if n != "atomics" and t)
+    left = max(others, finding.proof.after["one_address_us"])
+    assert finding.saves["time_us"] == pytest.approx(traffic.time.predicted_us - left, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 What it says
 ------------
-How many atomic operations the launch makes through a pointer, on how many different addresses, and
-how many lanes of one warp go to the same address.
+How many atomic operations the launch makes through a pointer, on how many different addresses, how
+many lanes of one warp go to the same address, and how long those on one address take. A vector
+(``.v4``) is one operation for each element.
 
 Why it is slow
 --------------
@@ -20,7 +21,9 @@ unknown.
 
 How it is proven
 ----------------
-By counting: the operations that remain if each warp adds up first what goes to the same address.
+By counting: the operations that remain if each warp adds up first what goes to the same address,
+and the time that those on one address take, before and after. What is saved of the launch's time is
+that, as far as nothing else needs as long.
 
 Example
 -------
@@ -38,7 +41,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kanalyze import contention
+from kanalyze import contention, demanded
+from kanalyze.decoding.quantities import duration
 from kanalyze.findings.facts import Facts
 from kanalyze.launched import Cost
 from kanalyze.report.document import Finding, Proof
@@ -78,6 +82,8 @@ def _finding(
     on = "one address" if found.addresses == 1 else f"{whole(found.addresses)} addresses"
     through = f" through {pointer}" if pointer else ""
     lead = f"{whole(found.number)} atomics ({instruction.opcode}){through} on {on}"
+    takes = _takes(facts, found)
+    lasts = f", {duration(takes)} at one address" if takes is not None else ""
     numbers = {
         "atomics": found.number, "addresses": found.addresses, "atomics_per_address": each,
         "lanes_per_address": lanes, "instructions": len(group),
@@ -87,28 +93,52 @@ def _finding(
         counted = Proof(
             "counted",
             "one atomic for each address of a warp",
-            {"atomics": found.number},
-            {"atomics": found.by_warp},
+            {"atomics": found.number, **_us(takes)},
+            {"atomics": found.by_warp, **_us(takes, 1 / lanes)},
         )
         yield Finding(
             "atomic-contention",
             "warning",
             line,
-            f"{lead}: {decimal(lanes)} lanes of a warp take turns at each",
+            f"{lead}: {decimal(lanes)} lanes of a warp take turns at each{lasts}",
             f"add up what goes to the same address before ({first}), then one atomic for each "
             "warp or block",
             source,
             numbers,
             counted,
+            saves=_saves(facts, takes, 1 / lanes),
         )
         return
     yield Finding(
         "atomic-contention",
         "info",
         line,
-        f"{lead}: {decimal(each)} from different warps take turns at each",
+        f"{lead}: {decimal(each)} from different warps take turns at each{lasts}",
         "fewer and longer blocks, or a partial result for each block and a second pass over them",
         source,
         numbers,
-        unproven="how long they wait for each other depends on when they come",
+        unproven="the source would have to be changed by hand",
     )
+
+
+def _takes(facts: Facts, found: contention.Operations) -> float | None:
+    """Microseconds that the operations on one address take; None where the time is not known."""
+    if facts.traffic is None or facts.totals is None:
+        return None
+    most = demanded.turns(facts.totals)
+    bound = facts.traffic.time.bounds_us.get("atomics")
+    return bound * found.each / most if bound and most else None
+
+
+def _us(takes: float | None, share: float = 1.0) -> dict[str, float]:
+    return {} if takes is None else {"one_address_us": float(f"{takes * share:.4g}")}
+
+
+def _saves(facts: Facts, takes: float | None, share: float) -> dict[str, float]:
+    """Time that is saved if the turns take only a share, and all else what it does."""
+    time = facts.traffic.time if facts.traffic is not None else None
+    if takes is None or time is None or time.predicted_us is None or time.bound_by != "atomics":
+        return {}
+    others = [us for name, us in time.bounds_us.items() if name != "atomics" and us]
+    saved = time.predicted_us - max([takes * share, *others])
+    return {"time_us": round(saved, 3)} if saved > 0 else {}
