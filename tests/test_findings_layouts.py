@@ -68,23 +68,52 @@ def test_one_behind_the_loop_is_not_worth_a_word(arch: str) -> None:
     assert findings(MENDED, arch=arch) == []
 
 
-def test_a_transposition_is_worth_knowing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("element", "width"), [("i32:16", 16), ("i32", 4)])
+def test_a_transposition_buys_wide_stores(element: str, width: int, tmp_path: Path) -> None:
+    """With rows of M elements that may begin anywhere the stores stay narrow all the same."""
     path = tmp_path / "k.py"
     path.write_text(TRANSPOSE)
     options: dict[str, Any] = {
-        "signature": "*fp32:16,*fp32:16,i32:16,i32:16",
+        "signature": f"*fp32:16,*fp32:16,{element},i32:16",
         "settings": {"B": 64},
     }
     made = compile_kernel(str(path), **options)
-    (found,) = findings(str(path), **options)
-    assert found.severity == "info"
-    assert found.source is not None
-    assert found.numbers["bytes"] == 64 * 64 * 4
-    opcodes = shared(made.ptx, found.source.line)
-    assert found.numbers["accesses"] == len(opcodes)
-    stored = [o for o in opcodes if o.startswith("st.shared")]
-    widths = [int(m[1] or 1) * 4 for o in stored if (m := re.search(r"shared(?:\.v(\d))?\.b32", o))]
-    assert sum(widths) * 128 == found.numbers["bytes"]
+    assert "ttg.convert_layout" in made.ttgir
+    stores = re.findall(r"st\.global(?:\.v(\d))?\.b32", made.ptx)
+    assert {4 * int(vector or 1) for vector in stores} == {width}
+    found = findings(str(path), **options)
+    if width == 16:
+        assert found == []
+        return
+    (one,) = found
+    assert one.severity == "info"
+    assert one.numbers["bytes"] == 64 * 64 * 4
+    assert one.source is not None
+    opcodes = shared(made.ptx, one.source.line)
+    assert one.numbers["accesses"] == len(opcodes)
+
+
+def test_operands_of_a_product_are_no_conversion() -> None:
+    """They are staged in shared memory, and the tile at that place is one of pointers."""
+    sample = str(SAMPLES.parent / "unpipelined-loop" / "fires.py")
+    made = compile_kernel(sample)
+    assert "ttg.convert_layout" in made.ttgir
+    assert "ttg.local_alloc" in made.ttgir
+    assert findings(sample) == []
+
+
+def test_a_sum_before_an_atomic_has_no_stores(tmp_path: Path) -> None:
+    path = tmp_path / "k.py"
+    path.write_text(
+        TRANSPOSE.replace(
+            "tl.store(y + columns[:, None] * M + rows[None, :], tl.trans(tile))",
+            "tl.atomic_add(y + columns, tl.sum(tile, axis=0), sem='relaxed')",
+        )
+    )
+    options: dict[str, Any] = {"signature": "*fp32:16,*fp32:16,i32:16,i32:16"}
+    made = compile_kernel(str(path), settings={"B": 64}, **options)
+    assert "ttg.convert_layout" in made.ttgir
+    assert findings(str(path), settings={"B": 64}, **options) == []
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])

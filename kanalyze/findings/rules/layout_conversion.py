@@ -15,10 +15,12 @@ this buys wide stores; in a loop it is paid in each iteration, beside the loads 
 How it is detected
 ------------------
 The TTGIR has a `ttg.convert_layout`, and the PTX has shared stores and loads with its source line
-and column; conversions within a warp or a thread have none and are left out. In a loop it is a
-warning where a quarter or more of the bytes that the loop moves to and from shared memory are of it
-(info where shared memory takes less than a tenth of the launch's time); outside of loops it is an
-info, in kernels that have no loop.
+and column; conversions within a warp or a thread have none and are left out, and so are tiles of
+pointers and operands of a product, which are staged in shared memory. In a loop it is a warning
+where a quarter or more of the bytes that the loop moves to and from shared memory are of it (info
+where shared memory takes less than a tenth of the launch's time); outside of loops, in kernels that
+have none, it is an info where the stores at its line are narrower than 16 bytes in spite of it;
+else it has done what it is for.
 
 How it is proven
 ----------------
@@ -59,6 +61,7 @@ ID = "layout-conversion"
 _SHARE = 0.25  # of what a loop moves through shared memory; less is lost in the rest
 _MATTERS = 0.1  # of a launch's time that shared memory needs, below which it is no warning
 _BITS = {"i1": 8, "bf16": 16}
+_WIDE = 16  # bytes of the widest store
 
 Place = tuple[str, int, int]
 Pairs = list[tuple[AccessValue, doc.Access]]
@@ -69,8 +72,8 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     through = _through_shared(facts)
     for place, (tiles, group) in through.items():
         depth = max(row.loop_depth for _, row in group)
-        if not depth and facts.description.cfg.loops:
-            continue  # once, beside a loop
+        if not depth and (facts.description.cfg.loops or not _stores_narrow(facts, place)):
+            continue  # once: beside a loop, or what makes the stores wide
         moved = _bytes(facts, group)
         share = moved / max(1, _in_same_loop(facts, group)) if depth else 1.0
         if share < _SHARE:
@@ -89,7 +92,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
             "let one layout serve both: keep what is added or multiplied in an accumulator of its "
             "own and combine them behind the loop, or try another num_warps"
             if depth
-            else "nothing, if it makes the stores wide; else use the tile in the order of its load",
+            else "the stores stay narrow: store the tile in the order of its load",
             Source(*place),
             {
                 "bytes": size,
@@ -100,14 +103,40 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _stores_narrow(facts: Facts, place: Place) -> bool:
+    """Whether what is stored to global memory at a place is so in pieces of less than 16 bytes."""
+    widths = [
+        row.bytes_per_thread or _WIDE
+        for _, row in facts.accesses()
+        if (row.kind, row.space) == ("store", "global")
+        and row.source is not None
+        and (row.source.file, row.source.line, row.source.column) == place
+    ]
+    return bool(widths) and min(widths) < _WIDE
+
+
+def _staged(facts: Facts) -> set[Place]:
+    """Where a tile is put into shared memory for a product: what stands there is no conversion."""
+    return {
+        (o.source.file, o.source.line, o.source.column)
+        for name in ("ttg.local_alloc", "ttg.local_store")
+        for o in triton_ir.operations(facts, "ttgir", name)
+        if o.source is not None and "tensor<" in o.text
+    }
+
+
 def _through_shared(facts: Facts) -> dict[Place, tuple[list[str], Pairs]]:
     """By place in the source: the types that are converted there, and the shared accesses."""
     tiles: dict[Place, list[str]] = defaultdict(list)
     for operation in triton_ir.operations(facts, "ttgir", "ttg.convert_layout"):
-        shape = re.search(r"tensor<((?:\d+x)+\w+)", operation.text)
+        shape = re.search(r"tensor<((?:\d+x)+[a-zA-Z]\w*)", operation.text)
+        if "dot_op" in operation.text.rpartition("->")[2]:
+            continue
         place = operation.source
         if shape is not None and place is not None:
             tiles[place.file, place.line, place.column].append(shape[1])
+    for place_ in _staged(facts) if tiles else ():
+        tiles.pop(place_, None)
     if not tiles:
         return {}
     found: dict[Place, tuple[list[str], Pairs]] = {}
