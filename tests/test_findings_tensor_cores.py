@@ -82,6 +82,17 @@ def test_a_tile_of_few_rows_is_worth_knowing() -> None:
     assert found.proof.change == "BLOCK_M=64"
 
 
+def test_the_rows_are_no_extent_of_another_side(tmp_path: Path) -> None:
+    """Of three extents of 32 that of K leaves the grid as it is; what was proven is named."""
+    sizes = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32}
+    (found,) = findings(PRODUCT, "tensor-core-fallback", num_warps=4, settings=sizes)
+    assert found.proof is not None
+    assert found.proof.change in ("BLOCK_M=64", "BLOCK_N=64")
+    assert found.proof.change in found.advice
+    assert "BLOCK_K" not in found.advice
+    assert " or BLOCK" not in found.advice
+
+
 def test_ptx_alone_says_what_is_known(tmp_path: Path) -> None:
     made = compile_kernel(PRODUCT, arch="sm_100", num_warps=2)
     path = tmp_path / "k.ptx"

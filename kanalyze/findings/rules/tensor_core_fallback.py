@@ -51,6 +51,7 @@ from dataclasses import replace
 from kanalyze.findings import triton_ir, trying
 from kanalyze.findings.changes import Change, constexprs_of, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.other_tiles import changes_grid
 from kanalyze.ptx import ir
 from kanalyze.report.document import Finding, Source
 
@@ -132,13 +133,23 @@ def _advice(facts: Facts, unit: str, few: bool, rows: int) -> str:
         wanted = "a multiple of 4" if unit == "wgmma" else "4 or 8"
         parts.append(f"compile with num_warps {wanted}")
     if rows < _ROWS:
-        names = constexprs_of(facts, rows)
+        names = _row_names(facts, rows)
         what = f" ({' or '.join(names)})" if names else ""
         parts.append(
             f"give the tile {_ROWS} rows or more{what} if the product has as many; "
             "with more columns than rows, compute the transposed product"
         )
     return " and ".join(parts)
+
+
+def _row_names(facts: Facts, rows: int) -> list[str]:
+    """Constexprs that may be the rows of the tile: with another value the grid is another one.
+
+    The extent in K has the same value now and then, and leaves the grid as it is.
+    """
+    names = constexprs_of(facts, rows)
+    sides = [name for name in names if changes_grid(facts, settings(**{name: _ROWS}))]
+    return sides or names
 
 
 def _of_ptx(facts: Facts, unit: str, group: list[ir.Instruction]) -> Iterator[Finding]:
@@ -184,9 +195,19 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     return replace(
         finding,
         severity="warning" if known else finding.severity,
-        advice=finding.advice if known is None else f"{finding.advice}: {best.words}",
+        advice=_told(finding, best),
         proof=trying.proof(facts, best, _counts(facts, unit), _counts(best.facts, unit)),
         saves=trying.saved_time(facts, best),
+    )
+
+
+def _told(finding: Finding, best: trying.Tried) -> str:
+    """What gave the newer instructions, by name; of few rows, when that is not possible."""
+    if finding.numbers["m"] >= _ROWS:
+        return f"compile with {best.words}"
+    return (
+        f"give the tile {_ROWS} rows, with {best.words}, if the product has as many; with more "
+        "columns than rows, compute the transposed product"
     )
 
 
@@ -195,7 +216,7 @@ def _changes(finding: Finding, facts: Facts, unit: str) -> list[Change]:
     numbers = [warps] if warps in _WARPS[unit] else [4, 8]
     if rows >= _ROWS:
         return [settings(num_warps=n) for n in numbers]
-    names = constexprs_of(facts, rows)
+    names = _row_names(facts, int(rows))
     return [
         settings(**{name: _ROWS}, **({} if n == warps else {"num_warps": n}))
         for name in names
