@@ -121,7 +121,106 @@ def test_the_bound_of_a_mask_is_named(source: Path) -> None:
 def test_a_bound_that_is_no_multiple_is_only_worth_knowing(source: Path) -> None:
     findings = narrow(source, "masked", "*fp32:16, *fp32:16, i32, 1024", settings={"n": 781})
     assert {f.severity for f in findings} == {"info"}
-    assert all("n = 781 is no multiple of 16: pad to 784" in f.advice for f in findings)
+    assert all("n = 781 is no multiple of 4 (16 B): pad to 784" in f.advice for f in findings)
+
+
+ROWS = (
+    TRITON.partition("@triton.jit")[0]
+    + """@triton.jit
+def rows(dst, src, n, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    at = {product} + o
+    tl.store(dst + at, tl.load(src + at, mask=o < n), mask=o < n)
+
+
+@triton.jit
+def tiles(dst, src, m, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)[:, None]
+    j = tl.program_id(1) * B + tl.arange(0, B)[None, :]
+    mask = (i < m) & (j < n)
+    tl.store(dst + i * n + j, tl.load(src + i * n + j, mask), mask)
+"""
+)
+PRODUCT = "tl.program_id(0) * n"
+
+
+def rows(tmp_path: Path, product: str, n: int | None, signature: str) -> list[Finding]:
+    path = tmp_path / "rows.py"
+    path.write_text(ROWS.format(product=product))
+    settings = {} if n is None else {"n": n}
+    return narrow(path, "rows", signature, settings=settings)
+
+
+@pytest.mark.parametrize("n", [None, 1000, 4100, 4096])
+def test_hints_are_advised_where_they_work(tmp_path: Path, n: int | None) -> None:
+    """Written as advised they make the finding go away; nothing has to be padded."""
+    signature = "*fp32:16, *fp32:16, i32, 1024"
+    for finding in rows(tmp_path, PRODUCT, n, signature):
+        assert finding.severity == "warning"
+        assert f"tl.multiple_of({PRODUCT}, 4) in line 8 and mask=tl.max_constancy(o < n, 4)" in (
+            finding.advice
+        )
+        assert "pad to" not in finding.advice
+        assert ("only looks for multiples of 16" in finding.advice) == (n in (1000, 4100))
+        assert finding.proof is not None
+        assert finding.proof.change.startswith("tl.multiple_of(")
+        assert finding.proof.after["bytes each"] == 16
+    (tmp_path / "rows.py").write_text(
+        ROWS.format(product=f"tl.multiple_of({PRODUCT}, 4)").replace(
+            "mask=o < n", "mask=tl.max_constancy(o < n, 4)"
+        )
+    )
+    settings = {} if n is None else {"n": n}
+    assert narrow(tmp_path / "rows.py", "rows", signature, settings=settings) == []
+
+
+def test_only_what_is_missing_is_advised(tmp_path: Path) -> None:
+    """The product has its hint: it is the mask of which nothing is known."""
+    findings = rows(
+        tmp_path, f"tl.multiple_of({PRODUCT}, 4)", None, "*fp32:16, *fp32:16, i32, 1024"
+    )
+    accesses = [f for f in findings if "hint" not in f.numbers]
+    assert len(accesses) == 2
+    for finding in accesses:
+        assert finding.message.endswith("n (in the mask)")
+        assert finding.proof is not None
+        assert finding.proof.change == "mask=tl.max_constancy(o < n, 4)"
+
+
+@pytest.mark.parametrize(
+    ("type_", "n", "padded"),
+    [("fp32", 1001, 1008), ("fp32", 4098, 4112), ("fp16", 4100, 4112), ("fp16", 4104, None)],
+)
+def test_padding_is_advised_only_where_rows_are_not_aligned(
+    tmp_path: Path, type_: str, n: int, padded: int | None
+) -> None:
+    """Rows of n elements begin at multiples of 16 bytes if n is one of 16 / size."""
+    for finding in rows(tmp_path, PRODUCT, n, f"*{type_}:16, *{type_}:16, i32, 1024"):
+        assert (f"pad to {padded:,} " if padded else "nothing has to be padded") in finding.advice
+        assert (finding.severity == "info") == (padded is not None)
+
+
+def test_a_hint_on_a_tile_has_a_number_for_each_dimension(tmp_path: Path) -> None:
+    path = tmp_path / "rows.py"
+    path.write_text(ROWS.format(product=PRODUCT))
+    findings = narrow(path, "tiles", "*fp32:16, *fp32:16, i32, i32, 64")
+    assert len(findings) == 2
+    for finding in findings:
+        assert "tl.max_constancy(mask, (1, 4))" in finding.advice
+        assert "tl.multiple_of(i * n, (4, 4))" in finding.advice
+        assert finding.proof is not None
+        assert finding.proof.after["bytes each"] == 16
+
+
+def test_one_padding_is_advised_by_all_findings(tmp_path: Path) -> None:
+    """4,098 floats: no multiple of 16 bytes for wide accesses, nor of 32 for sectors."""
+    findings = sampled(
+        tmp_path, "narrow-access/fires.py", ('"BLOCK": 1024', '"BLOCK": 2048'),
+        settings={"M": 512, "N": 4098},
+    )  # fmt: skip
+    advised = {f.id: f.advice for f in findings if f.id in ("narrow-access", "misaligned-access")}
+    assert set(advised) == {"narrow-access", "misaligned-access"}
+    assert all("4,112" in advice for advice in advised.values())
 
 
 def test_two_facts_are_named_where_both_are_missing(source: Path) -> None:
@@ -525,6 +624,78 @@ def test_what_runs_along_the_row_is_named(source: Path, tmp_path: Path) -> None:
     assert {first.numbers["pointer"], second.numbers["pointer"]} == {"src", "dst"}
     assert "stride = 4,096 elements (16,384 B) apart" in first.message
     assert "tl.program_id(0) goes along it" in first.advice
+
+
+EVERY = (
+    TRITON.partition("@triton.jit")[0]
+    + """@triton.jit
+def every(dst, src, n, stride, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + i, tl.load(src + i * {by}, i < n), i < n)
+"""
+)
+
+
+@pytest.mark.parametrize("stride", [2, 4, 5])
+@pytest.mark.parametrize("constant", [False, True])
+def test_one_dimension_has_no_other_order(tmp_path: Path, stride: int, constant: bool) -> None:
+    """A thread has BLOCK / 128 = 8 elements, 4 behind one another: lanes are 4 strides apart."""
+    path = tmp_path / "every.py"
+    path.write_text(EVERY.format(by=stride if constant else "stride"))
+    (finding,) = found(
+        f"{path}:every", "uncoalesced-access",
+        signature="*fp32:16, *fp32:16, i32:16, i32, 1024", settings={"stride": stride},
+    )  # fmt: skip
+    each = stride if constant else "stride"
+    assert f"{4 * stride} elements ({16 * stride} B) apart" in finding.message
+    assert f"(4 elements per thread, each {each} apart)" in finding.message
+    assert f"every {each}-th element" in finding.advice
+    assert "packed" in finding.advice
+    assert ("tl.split in registers needs" in finding.advice) == (stride == 5)
+    assert "order=(1, 0)" not in finding.advice
+
+
+def test_a_packed_array_is_simulated(tmp_path: Path) -> None:
+    path = tmp_path / "every.py"
+    path.write_text(
+        EVERY.format(by="stride").replace("every", "every_kernel")
+        + """
+
+DTYPES = ("fp32",)
+SHAPE = {"n": "elements", "stride": "elements"}
+CONSTEXPRS = {"BLOCK": 1024}
+OPTIONS = {"num_warps": 4, "num_stages": 1}
+OVERRIDES = {}
+OUTPUTS = ("dst",)
+EXAMPLE = ({"n": 1 << 22, "stride": 5},)
+
+
+def arguments(shape, dtype, constexprs):
+    n, stride = shape["n"], shape["stride"]
+    dst, src = ("*", dtype, (n,)), ("*", dtype, (n * stride,))
+    return {"dst": dst, "src": src, "n": n, "stride": stride}
+
+
+def grid(shape, constexprs):
+    return (shape["n"] // constexprs["BLOCK"], 1, 1)
+
+
+def reference(tensors, shape):
+    return {"dst": tensors["src"][:: shape["stride"]]}
+"""
+    )
+    traffic = kanalyze.estimate(kanalyze.compile_kernel(str(path)), device="H200")
+    (finding,) = [f for f in traffic.findings if f.id == "uncoalesced-access"]
+    assert finding.proof is not None
+    assert finding.proof.method == "simulated"
+    assert finding.proof.before["sectors"] == (1 << 22)  # one for each element
+    assert finding.proof.after["sectors"] == (1 << 22) // 8
+    packed = kanalyze.estimate(
+        kanalyze.compile_kernel(str(path), settings={"stride": 1}), device="H200", findings=False
+    ).time.predicted_us
+    assert finding.proof.after["time_us"] == pytest.approx(packed, abs=1e-3)
+    assert finding.saves["time_us"] > 0
+    assert finding.saves["l1_bytes"] == ((1 << 22) - (1 << 22) // 8) * 32
 
 
 # ------------------------------------------------------------------ misaligned accesses

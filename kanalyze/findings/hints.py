@@ -79,9 +79,24 @@ def proven(facts: Facts, finding: Finding) -> Finding | None:
     return replace(
         finding,
         message=f"{said} has no effect: without it all accesses are as wide",
-        advice="a hint counts only on the value that is added to the pointer; it says nothing of "
-        "the mask, and does not make up for a pointer or a stride of which nothing is known",
+        advice=_advice(facts, call),
         proof=Proof("recompiled", "the hint removed", before, after),
+    )
+
+
+def _advice(facts: Facts, call: ast.Call) -> str:
+    inner: ast.expr = call
+    while isinstance(inner, ast.Call) and _is_hint(inner):
+        inner = inner.args[0]
+    arguments = {argument.name for argument in facts.arguments.values()}
+    if isinstance(inner, ast.Name) and inner.id in arguments:
+        return (
+            "on an argument a hint is lost: write it around the product or the sum with it that "
+            "is added to the pointer"
+        )
+    return (
+        "it does not make up for a mask, a pointer or a stride of which nothing is known: it may "
+        "count together with what the other findings advise"
     )
 
 

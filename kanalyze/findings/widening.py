@@ -10,6 +10,7 @@ from typing import Any
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
+from kanalyze.models import coalescing
 from kanalyze.report.document import Finding, Proof
 
 WIDEST = 16
@@ -38,46 +39,66 @@ def missing(facts: Facts, group: Group) -> list[str]:
     ]  # fmt: skip
 
 
-def untrue(facts: Facts, names: Sequence[str]) -> dict[str, int]:
-    """Those that the numbers of the launch contradict, with their numbers."""
-    numbers = grouping.values(facts)
-    return {n: numbers[n] for n in names if n in numbers and numbers[n] % 16}
+def multiple(element: int) -> int:
+    """Elements in 16 bytes: what strides and bounds must be multiples of for wide accesses."""
+    return max(1, WIDEST // element)
 
 
-def roles(group: Group, names: Sequence[str]) -> str:
+def padded(facts: Facts, number: int) -> int:
+    """The next number of elements with which rows begin at sectors and accesses can be wide.
+
+    The same for all arrays of a kernel: by its smallest element; for Triton's launcher, which looks
+    for multiples of 16, one of those.
+    """
+    smallest = min((g.element for g in grouping.groups(facts)), default=1)
+    each = max(coalescing.SECTOR // smallest, 16 if facts.of_triton else 1)
+    return -(-number // each) * each
+
+
+def untrue(group: Group, names: Sequence[str]) -> dict[str, int]:
+    """Those of which the launch has numbers that are no multiples of 16 bytes, with the numbers."""
+    numbers, pointers = grouping.values(group.facts), _pointers(group.facts)
+    each = multiple(group.element)
+    return {
+        n: numbers[n]
+        for n in names
+        if n in numbers and numbers[n] % (WIDEST if n in pointers else each)
+    }
+
+
+def roles(group: Group, names: Sequence[str], only_mask: bool = False) -> str:
     """What of the access the arguments are, and that nothing is known of them."""
     facts = group.facts
     pointers = _pointers(facts)
-    address = _in_address(group)
+    address = set() if only_mask else _in_address(group)
+    mask = set(grouping.arguments_in(facts, [a.condition for a, _ in group.members]))
     parts = []
     for what, some in (
         ("the pointer", [n for n in names if n in pointers]),
-        ("in the address", [n for n in names if n in address - pointers]),
-        ("in the mask", [n for n in names if n not in address]),
+        ("in the address and in the mask", [n for n in names if n in (address & mask) - pointers]),
+        ("in the address", [n for n in names if n in address - mask - pointers]),
+        ("in the mask", [n for n in names if n not in address | pointers]),
     ):
         if some:
             parts.append(f"{_list(facts, some)} ({what})")
     return f"not known to be divisible by 16: {', '.join(parts)}"
 
 
-def advice(facts: Facts, names: Sequence[str]) -> str:
-    """What to do for facts on these parameters."""
-    pointers = _pointers(facts)
-    false = {n: v for n, v in untrue(facts, names).items() if n not in pointers}
-    parts = []
-    if false:
-        numbers = " and ".join(f"{grouping.named(facts, n)} = {v:,}" for n, v in false.items())
-        even = sorted({-(-number // 16) * 16 for number in false.values()})
-        parts.append(
-            f"{numbers} {'is' if len(false) == 1 else 'are'} no multiple of 16: pad to "
-            f"{', '.join(f'{n:,}' for n in even)} (rows, too, if it is their length); where only "
-            "a mask ends there, do whole blocks without it and the last one with it"
-        )
+def advice(group: Group, names: Sequence[str], hints: str = "") -> str:
+    """What to do for facts on these parameters; with hints that were tried, and their lines."""
+    facts = group.facts
+    pointers, numbers = _pointers(facts), grouping.values(facts)
+    false = {n: v for n, v in untrue(group, names).items() if n not in pointers}
     told = [n for n in names if n not in false and n not in pointers]
-    if told:
+    missed = {n: numbers[n] for n in told if n in numbers and numbers[n] % 16}
+    parts = [_padding(group, false)] if false else []
+    if missed:
+        parts.append(_missed(group, missed, hints))
+    elif told:
         parts.append(
             f"where {_list(facts, told)} is a multiple of 16, let the compiler know: no "
-            "do_not_specialize, :16 in a signature, or tl.multiple_of in the kernel"
+            f"do_not_specialize, :16 in a signature; or write {hints or _hints(group, told)}, "
+            f"which is true for multiples of {multiple(group.element)}"
         )
     aligned = [n for n in names if n in pointers]
     if aligned:
@@ -86,6 +107,45 @@ def advice(facts: Facts, names: Sequence[str]) -> str:
             "begin inside one may not be); a signature says it with :16"
         )
     return "; ".join(parts)
+
+
+def _padding(group: Group, false: Mapping[str, int]) -> str:
+    facts, each = group.facts, multiple(group.element)
+    numbers = " and ".join(f"{grouping.named(facts, n)} = {v:,}" for n, v in false.items())
+    even = sorted({padded(facts, number) for number in false.values()})
+    return (
+        f"{numbers} {'is' if len(false) == 1 else 'are'} no multiple of {each} (16 B): pad to "
+        f"{', '.join(f'{n:,}' for n in even)} (rows, too, if it is their length); where only "
+        "a mask ends there, do whole blocks without it and the last one with it"
+    )
+
+
+def _missed(group: Group, missed: Mapping[str, int], hints: str) -> str:
+    """Numbers that are multiples of 16 bytes, and that Triton does not take for such."""
+    facts = group.facts
+    numbers = " and ".join(f"{grouping.named(facts, n)} = {v:,}" for n, v in missed.items())
+    text = f"{numbers} {'is a multiple' if len(missed) == 1 else 'are multiples'}"
+    text += f" of {multiple(group.element)} (16 B), which is enough"
+    if not facts.of_triton:
+        return f"{text}: access a type of 16 bytes"
+    text += "; Triton's launcher only looks for multiples of 16"
+    return f"{text}: write {hints or _hints(group, list(missed))}; nothing has to be padded"
+
+
+def _hints(group: Group, names: Sequence[str]) -> str:
+    """Which hints say that arguments are multiples of 16 bytes, where their lines are not known."""
+    facts, each = group.facts, multiple(group.element)
+    address = _in_address(group)
+    mask = grouping.arguments_in(facts, [a.condition for a, _ in group.members])
+    parts = []
+    if inside := [n for n in names if n in address]:
+        parts.append(
+            f"tl.multiple_of(…, {each}) around the product with {_list(facts, inside)} that goes "
+            "into the address (on the argument itself it has no effect)"
+        )
+    if any(n in mask for n in names):
+        parts.append(f"tl.max_constancy(…, {each}) around the mask")
+    return " and ".join(parts)
 
 
 def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
@@ -108,12 +168,12 @@ def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
         if (some := [n for n, f in wanted.items() if f == fact])
     )
     by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
-    false = untrue(facts, [by_name[n] for n, fact in wanted.items() if fact == DIVISIBLE])
+    false = untrue(group, [by_name[n] for n, fact in wanted.items() if fact == DIVISIBLE])
     numbers = {"missing": ", ".join(wanted), "possible_bytes_per_thread": then.size}
     return replace(
         finding,
         numbers={**finding.numbers, **numbers},
-        proof=_proof(group, then, change),
+        proof=proof(group, then, change),
         saves={} if false else _saved(group, then),
     )
 
@@ -171,7 +231,7 @@ def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
         return None
     words, then = max(wider, key=lambda pair: pair[1].size)
     outcomes = ", or ".join(f"{text} ({group_.size} B an access)" for text, group_ in wider)
-    return replace(finding, advice=outcomes, proof=_proof(group, then, words))
+    return replace(finding, advice=outcomes, proof=proof(group, then, words))
 
 
 # ---------------------------------------------------------------- the same accesses, made otherwise
@@ -194,7 +254,8 @@ def same(other: Facts, group: Group) -> Group | None:
     return grouping.together(found) if found else None
 
 
-def _proof(group: Group, then: Group, change: str) -> Proof:
+def proof(group: Group, then: Group, change: str) -> Proof:
+    """Accesses and their width, as they are and with the change."""
     noun = "stores" if group.kind == "store" else "loads"
     return Proof(
         "recompiled", change,

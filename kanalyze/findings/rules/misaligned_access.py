@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from kanalyze.address.grid import UnknownValueError
 from kanalyze.address.parts import TooLargeError
-from kanalyze.findings import grouping
+from kanalyze.findings import grouping, widening
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.models import apart, coalescing
@@ -185,13 +185,12 @@ def _fault(facts: Facts, group: Group) -> tuple[str, str] | None:
         return None
     step = wrong[0]
     size = step.at(numbers) or 0
-    each = max(1, SECTOR // element)
-    even = -(-(size // element) // each) * each
+    even = widening.padded(facts, size // element)
     words = grouping.words(facts, step, element)
     known = f"{words} = {size // element:,}" if step.terms else words
     return (
         f"rows are {known} elements ({size:,} B) apart, no multiple of 32 B",
-        f"pad rows to a multiple of {each} elements ({even:,})",
+        f"pad rows to a multiple of {widening.padded(facts, 1)} elements ({even:,})",
     )
 
 

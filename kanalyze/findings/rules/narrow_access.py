@@ -29,8 +29,10 @@ warning where the fact can be true, and the accesses have 4 bytes or less; else 
 How it is proven
 ----------------
 The kernel is compiled again with the fact added, first with all that are missing, then with as few
-as make the same difference; for too few elements with fewer warps or a larger block; without a hint
-to see whether it did anything. Of PTX alone nothing can be compiled.
+as make the same difference; then with hints in the source instead, if they do it (tl.multiple_of
+around the product in the address, tl.max_constancy around the mask). For too few elements it is
+compiled with fewer warps or a larger block; without a hint to see whether it did anything. Of PTX
+alone nothing can be compiled.
 
 Example
 -------
@@ -50,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.findings import grouping, hints, replicas, widening
+from kanalyze.findings import grouping, hints, replicas, telling, widening
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
@@ -111,11 +113,17 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
     missing = [by_name[name] for name in str(found.numbers["missing"]).split(", ")]
     wide = int(found.numbers["possible_bytes_per_thread"])
+    hinted = None
+    if not widening.untrue(group, missing):
+        hinted = telling.told(facts, group, missing, wide)
+    if hinted is not None:
+        found = replace(found, proof=widening.proof(group, hinted.then, hinted.words))
+    only_mask = hinted is not None and hinted.only_masks
     return replace(
         found,
-        severity=_severity(facts, group, missing),
-        message=_could(group, wide) + f": {widening.roles(group, missing)}",
-        advice=widening.advice(facts, missing),
+        severity=_severity(group, missing),
+        message=_could(group, wide) + f": {widening.roles(group, missing, only_mask)}",
+        advice=widening.advice(group, missing, hinted.placed if hinted is not None else ""),
     )
 
 
@@ -141,18 +149,18 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         return _shifted(group, wide)
     if facts.compiled is not None:
         message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
-        severity = _severity(facts, group, missing)
-        return _finding(group, severity, message, widening.advice(facts, missing), wide, missing)
+        severity = _severity(group, missing)
+        return _finding(group, severity, message, widening.advice(group, missing), wide, missing)
     known = grouping.alignment(group, numbers={})
     if known is not None and known[0] <= group.size:
         return None  # whatever the arguments are; misaligned-access says it of a launch
-    false = list(widening.untrue(facts, missing))
+    false = list(widening.untrue(group, missing))
     names = ", ".join(grouping.named(facts, name) for name in false or missing)
     message = f"{_could(group, wide)}, as its lanes lie in a row, if {names} were divisible by 16"
     if not false and set(missing) <= grouping.values(facts).keys():
         message = (
-            f"{_could(group, wide)}, as its lanes lie in a row: {names} are multiples of 16 in "
-            "this launch, and the code does not rely on it"
+            f"{_could(group, wide)}, as its lanes lie in a row: {names} are multiples of "
+            f"{widening.multiple(group.element)} in this launch, and the code does not rely on it"
         )
     wide_type = _TYPES.get(group.element, "a type of 16 bytes")
     advice = (
@@ -161,7 +169,7 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         f"{wide_type}"
     )
     if false:
-        advice = widening.advice(facts, false)
+        advice = widening.advice(group, false)
     severity = "warning" if group.size < _WORD and not false else "info"
     return _finding(group, severity, message, advice, wide, false or missing)
 
@@ -212,8 +220,8 @@ def _in_a_row(group: Group) -> bool:
     return group.stride_bytes in (group.size, group.size * group.run)
 
 
-def _severity(facts: Facts, group: Group, missing: Sequence[str]) -> str:
-    wasteful = group.size <= _WORD and not widening.untrue(facts, missing)
+def _severity(group: Group, missing: Sequence[str]) -> str:
+    wasteful = group.size <= _WORD and not widening.untrue(group, missing)
     return "warning" if wasteful else "info"
 
 

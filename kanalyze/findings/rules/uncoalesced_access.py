@@ -24,7 +24,9 @@ that one thread makes one after another fill the gap, the bytes are used: that i
 
 How it is proven
 ----------------
-By counting: the sectors of the accesses as they are, and as if the lanes lay in a row.
+By counting: the sectors of the accesses as they are, and as if the lanes lay in a row. Where there
+is no other dimension, and the stride is an argument of a launch that is simulated: with 1 for it,
+which is what the same elements would take packed.
 
 Example
 -------
@@ -45,14 +47,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.findings import grouping
+from kanalyze.findings import grouping, strides, trying, widening
+from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.findings.widening import WIDEST
 from kanalyze.models import apart
-from kanalyze.models.apart import Place
+from kanalyze.models.apart import Form, Place
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.report.document import Finding, Proof
+from kanalyze.report.traffic_time import bound_name
 
 _ID = "uncoalesced-access"
 _WORTH, _MUCH = 1.5, 2.0  # times the sectors needed: worth knowing; no more than half is used
@@ -69,7 +73,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         if group.lanes is None:
             continue
         known = group.offsets is not None
-        found = _apart(facts, group, every) if known else _not_known(facts, group)
+        found = _apart(facts, group, every) if known else _not_known(facts, group, every)
         if found is not None:
             yield found
 
@@ -103,16 +107,18 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
     own = " = one sector each" if per == len(group.offsets) else ""
     message = (
         f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: lanes are "
-        f"{_distance(facts, group)} apart, {per} sectors per request{own} where {best} would do, "
-        f"{over:.3g} times the bytes needed"
+        f"{_distance(facts, group)} apart{_in_thread(facts, group)}, {per} sectors per "
+        f"request{own} where {best} would do, {over:.3g} times the bytes needed"
     )
     if covered:
         message += "; other accesses of the same thread use the rest"
     line, source = group.place
+    said, times = _time(facts)
     return Finding(
-        _ID, severity, line, message, _advice(facts, group), source,
+        _ID, severity, line, message, _advice(facts, group, every) + said, source,
         {"pointer": group.pointer, "accesses": len(group.members), **_numbers(facts, group),
-         "sectors_per_request": per, "ideal_sectors_per_request": best, "over_fetch": over},
+         "sectors_per_request": per, "ideal_sectors_per_request": best, "over_fetch": over,
+         **times},
         Proof("counted", "lanes in a row", before, after), None, saves,
     )  # fmt: skip
 
@@ -147,7 +153,7 @@ def _filled(group: Group) -> int:
     return most
 
 
-def _not_known(facts: Facts, group: Group) -> Finding | None:
+def _not_known(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None:
     """Lanes apart by an argument of which no number is known."""
     stride = group.stride
     if stride is None or not stride.terms:
@@ -161,11 +167,11 @@ def _not_known(facts: Facts, group: Group) -> Finding | None:
     names = ", ".join(grouping.named(facts, name) for name in stride.terms)
     message = (
         f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: lanes are "
-        f"{words} elements apart; {names} is not known: unless it is small, each lane is in a "
-        f"sector of its own, {lanes} per request where {best} would do"
+        f"{words} elements apart{_in_thread(facts, group)}; {names} is not known: unless it is "
+        f"small, each lane is in a sector of its own, {lanes} per request where {best} would do"
     )
     return Finding(
-        _ID, "info", line, message, _advice(facts, group), source,
+        _ID, "info", line, message, _advice(facts, group, every), source,
         {"pointer": group.pointer, "accesses": len(group.members), "stride": words,
          "sectors_apart": lanes, "ideal_sectors_per_request": best},
         unproven=f"{names} is not known",
@@ -183,6 +189,28 @@ def _distance(facts: Facts, group: Group) -> str:
     return f"{grouping.words(facts, stride, group.element)} = {known}" if stride.terms else known
 
 
+def _in_thread(facts: Facts, group: Group) -> str:
+    """`` (4 elements per thread, each stride apart)``, where a thread has several between lanes."""
+    times, unit = strides.in_thread(group)
+    if unit is None or times < 2:
+        return ""
+    return (
+        f" ({times} elements per thread, each {grouping.words(facts, unit, group.element)} apart)"
+    )
+
+
+def _time(facts: Facts) -> tuple[str, dict[str, object]]:
+    """What the launch takes, and L1 of it, by the estimate."""
+    time = facts.traffic.time if facts.traffic is not None else None
+    if time is None or not time.predicted_us or "l1" not in time.bounds_us:
+        return "", {}
+    l1 = time.bounds_us["l1"]
+    said = f" (by the estimate L1 needs {l1:,.3g} of the launch's {time.predicted_us:,.3g} µs"
+    if time.bound_by is not None and time.bound_by != "l1":
+        said += f", which {bound_name(time.bound_by)} bounds"
+    return said + ")", {"time_us": time.predicted_us, "l1_us": l1, "bound_by": time.bound_by}
+
+
 def _numbers(facts: Facts, group: Group) -> dict[str, object]:
     stride, step = group.stride, group.stride_bytes
     if stride is None or step is None:
@@ -190,10 +218,39 @@ def _numbers(facts: Facts, group: Group) -> dict[str, object]:
     return {"stride": grouping.words(facts, stride, group.element), "stride_bytes": step}
 
 
+def prove(facts: Facts, finding: Finding) -> Finding | None:
+    """Where one dimension has an argument as its stride: simulated with 1, as if it were packed."""
+    every = grouping.groups(facts)
+    group = next((g for g in grouping.alike(every) if g.place[0] == finding.line), None)
+    unit = strides.only_every(group, every) if group is not None else None
+    if facts.compiled is None or trying.now(facts) is None or group is None or unit is None:
+        return finding
+    names = [name for name in unit.terms if unit.at({name: 1}) == group.element]
+    if not names:
+        return finding
+    change = settings(**{grouping.named(facts, names[0]): 1})
+    other = facts.again(**change.changes)
+    then = facts.estimated(other) if not isinstance(other, str) else other
+    packed = widening.same(other, group) if not isinstance(other, str) else None
+    if isinstance(then, str) or isinstance(other, str) or packed is None:
+        return finding
+    made = trying.Tried(change, other, then)
+    before, after = {"sectors": group.cost}, {"sectors": packed.cost}
+    if made.time_us is None or None in (group.cost, packed.cost):
+        return finding
+    shown = trying.proof(facts, made, before, after)  # type: ignore[arg-type]
+    saves = {**finding.saves, **trying.saved_time(facts, made)}
+    proof = replace(shown, method="simulated", change=f"{change.words} (packed)")
+    return replace(finding, proof=proof, saves=saves)
+
+
 # ---------------------------------------------------------------- advice
 
 
-def _advice(facts: Facts, group: Group) -> str:
+def _advice(facts: Facts, group: Group, every: Sequence[Group]) -> str:
+    unit = strides.only_every(group, every)
+    if unit is not None:
+        return _one_dimension(facts, group, unit)
     along = _in_a_row(facts, group)
     if facts.compiled is not None:
         text = (
@@ -209,6 +266,25 @@ def _advice(facts: Facts, group: Group) -> str:
     if not grouping.extents_known(facts):
         text += " (taken that a block has 32 threads or more in x)"
     return text
+
+
+def _one_dimension(facts: Facts, group: Group, unit: Form) -> str:
+    """What to do where there is no other dimension: all accesses are multiples of a stride."""
+    words = grouping.words(facts, unit, group.element)
+    amount = unit.at(grouping.values(facts))
+    times = amount // group.element if amount is not None else None
+    text = (
+        f"{group.pointer} is only accessed at every {words}-th element: store what is needed "
+        "packed (one channel after the other)"
+    )
+    if unit.terms and times is not None:
+        text = text.replace("-th element", f"-th element ({times:,})")
+    whole = "load the whole interleaved block in a row, once for all channels, and split it"
+    if facts.compiled is None:
+        return f"{text}, or {whole} in shared memory or registers"
+    if times is not None and times & (times - 1):
+        return f"{text}; tl.split in registers needs a power of two, which {times:,} is not"
+    return f"{text}, or {whole} in registers (tl.reshape to a last dimension of 2, tl.split)"
 
 
 def _in_a_row(facts: Facts, group: Group) -> str | None:

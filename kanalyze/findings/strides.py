@@ -1,0 +1,67 @@
+"""How the accesses through a pointer are spread: in one thread, and over the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kanalyze.findings import grouping
+from kanalyze.findings.grouping import Group
+from kanalyze.models import apart
+from kanalyze.models.apart import Form, Place
+
+
+def in_thread(group: Group) -> tuple[int, Form | None]:
+    """How many elements one thread accesses between neighbouring lanes, and how far apart.
+
+    1 and the distance of lanes where a thread has one; None where nothing is known of it, or where
+    they lie behind one another.
+    """
+    stride = group.stride
+    if stride is None or not (stride.terms or stride.number):
+        return 1, None
+    found = apart.differences([a.address for a, _ in group.members], grouping.extents(group.facts))
+    forms = found[0] if found is not None else []
+    best, unit = 1, stride
+    for form in forms:
+        times = _times(stride, form)
+        if times is not None and times > best:
+            best, unit = times, form
+    if not unit.terms and abs(unit.number) <= group.size:
+        return 1, None
+    return best, unit
+
+
+def only_every(group: Group, every: Iterable[Group]) -> Form | None:
+    """The distance of which all accesses through the pointer are multiples; None if there is none.
+
+    Then what it points to has no other dimension: between the elements is what nothing reads.
+    """
+    _, unit = in_thread(group)
+    facts = group.facts
+    mine = [g for g in every if g.pointer == group.pointer]
+    if unit is None or not mine:
+        return None
+    x, y, z = extents = grouping.extents(facts)
+    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
+    places += [Place(1 << bit) for bit in range((x * y * z - 1).bit_length())]
+    places += [Place(iterations={loop.header: 1}) for loop in facts.description.cfg.loops]
+    accesses = [access.address for g in mine for access, _ in g.members]
+    found = apart.differences(accesses, extents, places)
+    if found is None or not all(_is_multiple(form, unit) for row in found for form in row):
+        return None
+    return unit
+
+
+def _is_multiple(form: Form, unit: Form) -> bool:
+    return not (form.terms or form.number) or _times(form, unit) is not None
+
+
+def _times(form: Form, unit: Form) -> int | None:
+    """How many times ``unit`` a distance is, other than 0; None where it is no multiple."""
+    amounts: Sequence[int] = [unit.number, *unit.terms.values()]
+    own = [form.number, *(form.terms.get(name, 0) for name in unit.terms)]
+    if form.terms.keys() - unit.terms.keys():
+        return None
+    times = next((a // b for a, b in zip(own, amounts, strict=True) if b), 0)
+    same = all(a == times * b for a, b in zip(own, amounts, strict=True))
+    return times if same and times else None
