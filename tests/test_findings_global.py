@@ -174,6 +174,20 @@ def test_hints_are_advised_where_they_work(tmp_path: Path, n: int | None) -> Non
     assert narrow(tmp_path / "rows.py", "rows", signature, settings=settings) == []
 
 
+def test_hints_are_tried_where_the_file_lies_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is named by its path there, and the one with the hints by its own."""
+    (tmp_path / "below").mkdir()
+    rows(tmp_path / "below", PRODUCT, None, "*fp32:16, *fp32:16, i32, 1024")
+    monkeypatch.chdir(tmp_path)
+    first, _ = narrow(Path("below/rows.py"), "rows", "*fp32:16, *fp32:16, i32, 1024")
+    assert first.source is not None
+    assert first.source.file == "below/rows.py"
+    assert first.proof is not None
+    assert first.proof.change.startswith("tl.multiple_of(")
+
+
 def test_only_what_is_missing_is_advised(tmp_path: Path) -> None:
     """The product has its hint: it is the mask of which nothing is known."""
     findings = rows(
@@ -658,7 +672,8 @@ def test_one_dimension_has_no_other_order(tmp_path: Path, stride: int, constant:
 def test_a_packed_array_is_simulated(tmp_path: Path) -> None:
     path = tmp_path / "every.py"
     path.write_text(
-        EVERY.format(by="stride").replace("every", "every_kernel")
+        '"""What is computed."""\n\n'
+        + EVERY.format(by="stride").replace("every", "every_kernel")
         + """
 
 DTYPES = ("fp32",)
@@ -667,7 +682,7 @@ CONSTEXPRS = {"BLOCK": 1024}
 OPTIONS = {"num_warps": 4, "num_stages": 1}
 OVERRIDES = {}
 OUTPUTS = ("dst",)
-EXAMPLE = ({"n": 1 << 22, "stride": 5},)
+EXAMPLE = ({"n": 4194304, "stride": 5},)
 
 
 def arguments(shape, dtype, constexprs):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.models import coalescing
-from kanalyze.report.document import Finding, Proof
+from kanalyze.report.document import Finding, Proof, Source
 
 WIDEST = 16
 """Bytes of the widest access of a thread that every GPU has."""
@@ -249,9 +250,16 @@ def same(other: Facts, group: Group) -> Group | None:
     found = [
         g for g in grouping.groups(other)
         if g.pointer == group.pointer and (g.kind == "store") == stores
-        and (group.first.source is None or g.at(group.first.source))
+        and (group.first.source is None or _same_line(g.first.source, group.first.source))
     ]  # fmt: skip
     return grouping.together(found) if found else None
+
+
+def _same_line(one: Source | None, other: Source) -> bool:
+    """Whether a line is the same one; an edited source stands in a folder of its own."""
+    if one is None or one.line != other.line:
+        return False
+    return PurePath(one.file).name == PurePath(other.file).name
 
 
 def proof(group: Group, then: Group, change: str) -> Proof:
