@@ -30,7 +30,7 @@ def test_what_was_not_tried_is_said(monkeypatch: pytest.MonkeyPatch, limit: str)
     monkeypatch.setattr(budget, limit, 0)
     left = small_grid()
     assert left.proof is None
-    assert left.severity == "info"
+    assert left.severity == "warning"  # 64 blocks on 132 SMs for 31 us
     assert left.unproven is not None
     assert left.unproven.startswith("not tried: ")
     assert tried.proof.change in left.unproven

@@ -268,6 +268,63 @@ def test_a_block_for_each_sm_is_no_small_grid() -> None:
     assert finding.unproven == "there is no source to compile again, only its PTX"
 
 
+ROWS = '''"""The sum of each row."""
+
+import triton
+import triton.language as tl
+
+SHAPE = {"M": "rows", "N": "columns"}
+CONSTEXPRS = {"BLOCK": 1024}
+EXAMPLE = ({"M": 16, "N": 1048576},)
+DTYPES = ("fp32",)
+OPTIONS = {"num_warps": 4, "num_stages": 3}
+OVERRIDES = {}
+OUTPUTS = ("y_ptr",)
+
+
+@triton.jit
+def k_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    acc = 0.0
+    for start in range(0, N, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        acc += tl.sum(tl.load(x_ptr + row * N + at, mask=at < N, other=0.0), axis=0)
+    tl.store(y_ptr + row, acc)
+
+
+def arguments(shape, dtype, constexprs):
+    M, N = shape["M"], shape["N"]
+    return {"x_ptr": ("*", dtype, (M, N)), "y_ptr": ("*", dtype, (M,)), "N": N}
+
+
+def grid(shape, constexprs):
+    return (shape["M"], 1, 1)
+
+
+def reference(tensors, shape):
+    return {"y_ptr": tensors["x_ptr"].sum(1)}
+'''
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "severity"),
+    [(16, 1048576, "warning"), (16, 4096, "info"), (80, 1048576, "info")],
+)
+def test_few_blocks_for_long_are_a_warning(
+    rows: int, columns: int, severity: str, tmp_path: Path
+) -> None:
+    """Fewer than 66 of 132 SMs, and more than 20 us."""
+    pytest.importorskip("triton")
+    path = tmp_path / "k.py"
+    path.write_text(ROWS)
+    options = Settings(settings={"M": rows, "N": columns})
+    traffic = estimate(path, settings=options, device="H200", prove=False)
+    finding = only(traffic, "small-grid")
+    assert finding.severity == severity
+    assert traffic.time.predicted_us is not None
+    assert (severity == "warning") == (rows < 66 and traffic.time.predicted_us > 20)
+
+
 @pytest.mark.parametrize(("rows", "tile"), [(260, 128), (1100, 256), (1000, 256), (130, 64)])
 def test_tiles_that_reach_beyond_the_result(rows: int, tile: int) -> None:
     traffic = product(M=rows, N=8192, K=4096, BLOCK_M=tile)
@@ -460,6 +517,7 @@ def test_elements_of_vectors_are_counted_and_time_is_saved() -> None:
     )
     others = max(t for n, t in traffic.time.bounds_us.items() if n != "atomics" and t)
     left = max(others, finding.proof.after["one_address_us"])
+    assert traffic.time.predicted_us is not None
     assert finding.saves["time_us"] == pytest.approx(traffic.time.predicted_us - left, rel=1e-3)
 
 

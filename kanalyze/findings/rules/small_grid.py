@@ -12,12 +12,13 @@ bandwidth, of which one SM can draw only a fixed share.
 How it is detected
 ------------------
 Blocks of the grid against SMs of the device: it is said where 10 % of the SMs and more get none.
-Launches of as many blocks as SMs (persistent kernels) are not meant.
+Launches of as many blocks as SMs (persistent kernels) are not meant. It is a warning where fewer
+than half of the SMs have a block and the launch is estimated to take more than 20 us.
 
 How it is proven
 ----------------
 The kernel is compiled with each tile size halved, then another one beside the best, and its launch
-is simulated; the fastest is shown where it saves 5 % of the time, and only then it is a warning.
+is simulated; the fastest is shown where it saves 5 % of the time, and it is a warning then, too.
 
 Example
 -------
@@ -39,6 +40,9 @@ from kanalyze.findings.other_tiles import with_other_tiles
 from kanalyze.report.document import Finding
 from kanalyze.report.traffic_rows import decimal, plural, whole
 
+_FEW = 0.5  # of the SMs: with fewer, the launch runs at less than half of what the GPU can do
+_LONG_US = 20.0  # some launches' overhead: a second pass costs less than it saves
+
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
     """A launch that leaves SMs without a block."""
@@ -51,14 +55,20 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     waits = bounds.share(traffic, "launch")
     beside = f"; {decimal(100 * waits)} % of its time is the launch" if waits else ""
+    lasts = traffic.time.predicted_us or 0.0
+    slow = 1 - idle < _FEW and lasts > _LONG_US
+    beside = f" for {decimal(lasts)} µs" if slow else beside
     line, source = facts.place
     yield Finding(
         "small-grid",
-        "info",
+        "warning" if slow else "info",
         line,
         f"the grid is too small to fill the GPU: {plural(blocks, 'block')} on {whole(sms)} SMs, "
         f"{decimal(100 * idle)} % of them idle{beside}",
-        "smaller tiles, a further split of the work (split-K, a second pass that adds up), a "
+        "split what a block does over several (smaller tiles; parts of a row or of K and a second "
+        "pass that adds them up)"
+        if slow
+        else "smaller tiles, a further split of the work (split-K, a second pass that adds up), a "
         "larger batch, or other work beside it on a second stream",
         source,
         {"blocks": blocks, "sms": sms, "idle_share": idle,
