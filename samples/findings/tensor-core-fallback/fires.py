@@ -9,7 +9,7 @@ CONSTEXPRS = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
 OPTIONS = {"num_warps": 2, "num_stages": 3}
 OVERRIDES = {}
 OUTPUTS = ("c_ptr",)
-EXAMPLE = ({"M": 2048, "N": 2048, "K": 2048},)
+EXAMPLE = ({"M": 1024, "N": 1024, "K": 4096},)
 
 
 @triton.jit
