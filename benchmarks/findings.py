@@ -28,7 +28,8 @@ MEASURED = SAMPLES / "measured.json"
 DOCUMENT = ROOT / "docs" / "findings.md"
 MARKS = ("<!-- findings: measured -->", "<!-- end of findings -->")
 SIDES = ("fires", "mended")
-WRONG = ("offset-wraps",)  # its launch would access memory outside of its arrays
+# their launches would access memory outside of arrays, or be refused
+WRONG = ("offset-wraps", "launch-mismatch")
 METRICS = {
     "time_us": "gpu__time_duration.sum",
     "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
