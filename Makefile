@@ -8,8 +8,8 @@ check:  ## lint, format, types
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
-test:  ## all tests
-	$(PYTHON) -m pytest -q
+test:  ## all tests, two at a time
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile
 
 docs:  ## the commands and outputs in the documents, with the Triton that they show
 	test -d .venv-docs || $(PYTHON) -m venv .venv-docs

@@ -9,9 +9,9 @@ its size.
 Why it is slow
 --------------
 It is not slow, it fails. A block of other extents than ``.reqntid`` is refused, as is one of more
-threads than ``.maxntid``. A misaligned address ends the kernel with an error that later calls report
-("misaligned address"). An argument that is not divisible as promised leads there, or to a mask that
-lets wrong elements through.
+threads than ``.maxntid``. A misaligned address ends the kernel with an error that later calls
+report ("misaligned address"). An argument that is not divisible as promised leads there, or to a
+mask that lets wrong elements through.
 
 How it is detected
 ------------------
@@ -30,8 +30,8 @@ Example
 
 Source
 ------
-PTX ISA 9.0, sections "Performance-Tuning Directives: .reqntid, .maxntid" and "Operands: alignment of
-addresses"; CUDA Driver API, cuLaunchKernel, CUDA_ERROR_MISALIGNED_ADDRESS.
+PTX ISA 9.0, sections "Performance-Tuning Directives: .reqntid, .maxntid" and "Operands: alignment
+of addresses"; CUDA Driver API, cuLaunchKernel, CUDA_ERROR_MISALIGNED_ADDRESS.
 """
 
 from __future__ import annotations
