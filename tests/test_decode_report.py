@@ -17,7 +17,7 @@ from kanalyze.decoding.operators import moved_by, product_of
 from kanalyze.decoding.session import Session, Wanted, decode_files
 from kanalyze.decoding.tensorcores import uses_tensor_cores
 from kanalyze.dumps import Device, Event, Operator
-from kanalyze.findings.rules.tile_quantisation import tile_efficiency
+from kanalyze.models.tiling import tile_efficiency
 from kanalyze.names import decode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -352,9 +352,9 @@ def test_kernels_for_an_older_architecture() -> None:
 
 
 def test_tiles() -> None:
-    assert tile_efficiency(1792, 1792, (256, 128)) == 1.0
-    assert tile_efficiency(1793, 1792, (256, 128)) == pytest.approx(1793 / 2048)
-    assert tile_efficiency(1, 1, (128, 128)) == 1 / 128**2
+    assert tile_efficiency(1792, 1792, 256, 128) == 1.0
+    assert tile_efficiency(1793, 1792, 256, 128) == pytest.approx(1793 / 2048)
+    assert tile_efficiency(1, 1, 128, 128) == 1 / 128**2
     bad = Event(TENSOR, total_us=500.0, operator=mm(65, 65, 4096))
     found = report([bad])
     assert ids(found) == ["tile-quantisation"]

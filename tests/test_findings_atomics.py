@@ -57,6 +57,11 @@ def counted(target: str, **options: Any) -> dict[str, float]:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_sums_that_nobody_reads(arch: str, kernel: Any) -> None:
     target, options = kernel(ADD), {**TYPES, "arch": arch}
+    relaxed = kernel(ADD[:-1] + ', sem="relaxed")')
+    if counted(relaxed, **options)["atom"]:
+        assert findings(kernel(ADD), **options) == []  # nothing to be had
+        pytest.skip("this Triton makes no red of relaxed atomics")
+    target = kernel(ADD)
     (found,) = findings(target, **options)
     assert found.severity == "warning"
     assert found.numbers["atom"] == 8
@@ -71,6 +76,8 @@ def test_sums_that_nobody_reads(arch: str, kernel: Any) -> None:
 
 
 def test_a_call_over_several_lines_with_sem_is_edited(kernel: Any) -> None:
+    if counted(kernel(ADD[:-1] + ', sem="relaxed")'), **TYPES)["atom"]:
+        pytest.skip("this Triton makes no red of relaxed atomics")
     call = ADD.replace(", tl", ",\n        tl")[:-1] + ',\n        sem="acq_rel",\n    )'
     (found,) = findings(kernel(call), **TYPES)
     assert found.proof is not None
@@ -91,6 +98,8 @@ def test_silence(call: str, kernel: Any) -> None:
 
 
 def test_integers_may_be_flags(kernel: Any) -> None:
+    if counted(kernel(ADD[:-1] + ', sem="relaxed")'), **TYPES)["atom"]:
+        pytest.skip("this Triton makes no red of relaxed atomics")
     (found,) = findings(kernel("tl.atomic_add(idx + i, 1)"), **TYPES)
     assert found.severity == "info"
     assert "data is ready" in found.advice

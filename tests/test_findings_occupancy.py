@@ -40,8 +40,14 @@ def blocks_by_shared(size: int) -> int:
     return 228 * 1024 // (-(-(size + 1024) // 128) * 128)
 
 
+def _just_above(registers: int) -> None:
+    if not 64 < registers <= 72:
+        pytest.skip(f"this assembler takes {registers} registers, not just above 64")
+
+
 def test_registers_just_above_a_step() -> None:
     made = compile_kernel(SORTED, num_warps=8, **SIGNATURE)
+    _just_above(made.resources.registers)
     (found,) = findings(SORTED, num_warps=8, **SIGNATURE)
     now, then = found.numbers["now"], found.numbers["then"]
     assert (now, then) == (made.resources.registers, 64)
@@ -61,7 +67,9 @@ def test_registers_just_above_a_step() -> None:
 
 def test_ptx_alone_is_assembled_with_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
-    path.write_text(compile_kernel(SORTED, num_warps=8, **SIGNATURE).ptx)
+    made = compile_kernel(SORTED, num_warps=8, **SIGNATURE)
+    _just_above(made.resources.registers)
+    path.write_text(made.ptx)
     beside = {"hash": "0", "target": {}, "name": "sorted_rows", "num_warps": 8, "shared": 4096}
     path.with_suffix(".json").write_text(json.dumps(beside))
     (found,) = findings(path)

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import kanalyze
 from kanalyze import tools
 from kanalyze.cli.app import cli
-from kanalyze.errors import InputError
+from kanalyze.errors import InputError, MissingToolError
 from kanalyze.sass import parse as sass_parse
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -551,7 +551,10 @@ def test_every_number(number: str, tmp_path: Path) -> None:
         pytest.importorskip("triton")
     right = Right(folder(number))
     check: Callable[[Right, Path], None] = CHECKS[number]
-    check(right, tmp_path)
+    try:
+        check(right, tmp_path)
+    except MissingToolError as error:  # PTX that is newer than the assembler here
+        pytest.skip(str(error))
     assert right.left() == []
 
 

@@ -147,8 +147,10 @@ def numbers(traffic: Traffic) -> dict[str, Any]:
     data = traffic.to_dict()
     for key in ("kernel", "file", "arguments", "unknown", "assumptions"):
         del data[key]
-    for finding in data["findings"]:
-        del finding["message"]
+    data["findings"] = [
+        {key: finding[key] for key in ("id", "severity", "line", "saves")}
+        for finding in data["findings"]
+    ]
     for row in data["accesses"]:
         for key in ("pointer", "address", "condition", "reason"):
             del row[key]

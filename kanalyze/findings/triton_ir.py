@@ -46,8 +46,8 @@ def operations(facts: Facts, stage: str, name: str) -> list[Operation]:
     text: str = getattr(compiled, stage) if compiled is not None else ""
     if compiled is None or f"{name} " not in text:
         return []
-    base = int(compiled.metadata.get("loc_column_base", 1))
-    lines = ttir.read(text, compiled.name, compiled.arch, "", first_column=base).lines
+    # Columns as Triton writes them, from 0 or 1: those of the PTX are the same.
+    lines = ttir.read(text, compiled.name, compiled.arch, "", first_column=1).lines
     found = []
     for line in lines:
         if not re.search(rf"(?<![\w.]){re.escape(name)}\s", line.text):
