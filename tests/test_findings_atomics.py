@@ -59,7 +59,6 @@ def test_sums_that_nobody_reads(arch: str, kernel: Any) -> None:
     target, options = kernel(ADD), {**TYPES, "arch": arch}
     relaxed = kernel(ADD[:-1] + ', sem="relaxed")')
     if counted(relaxed, **options)["atom"]:
-        assert findings(kernel(ADD), **options) == []  # nothing to be had
         pytest.skip("this Triton makes no red of relaxed atomics")
     target = kernel(ADD)
     (found,) = findings(target, **options)

@@ -134,7 +134,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if isinstance(other, str):
         return replace(finding, unproven=other)
     before, after = _counts(facts), _counts(other)
-    if after["atom"] >= before["atom"]:
+    if all(after[name] >= number for name, number in before.items() if name != "red"):
         return None
     return replace(
         finding,
