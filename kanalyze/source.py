@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +46,25 @@ class SourceFile:
     def line(self, number: int) -> str | None:
         """The text of a 1-based line, None where there is none."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else None
+
+    @cached_property
+    def comments(self) -> tuple[dict[int, str], list[tuple[int, int]]]:
+        """Python: comments by line, and first and last lines of statements that have no body."""
+        text = "\n".join(self.lines) + "\n"
+        by_line: dict[int, str] = {}
+        try:
+            for token in tokenize.generate_tokens(io.StringIO(text).readline):
+                if token.type == tokenize.COMMENT:
+                    by_line[token.start[0]] = token.string
+            tree = ast.parse(text)
+        except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
+            return by_line, []
+        spans = [
+            (node.lineno, node.end_lineno or node.lineno)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.stmt) and not hasattr(node, "body")
+        ]
+        return by_line, spans
 
     @cached_property
     def _calls(self) -> list[tuple[ast.Call, ast.AST]]:

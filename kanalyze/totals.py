@@ -17,7 +17,7 @@ from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
 from kanalyze.models.tensor import operand_type
-from kanalyze.models.warps import count
+from kanalyze.models.warps import Counted, count
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.report import traffic_document as doc
@@ -371,5 +371,10 @@ def ideal(cost: Cost) -> int | None:
         matrices = row.vector if cost.access.instruction.base in ("ldmatrix", "stmatrix") else None
         apart = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
         return min(counted.cost, apart)
-    moved = counted.threads * row.bytes_per_thread
+    return ideal_sectors(counted, row.bytes_per_thread)
+
+
+def ideal_sectors(counted: Counted, bytes_per_thread: int) -> int:
+    """Sectors that the same lanes would touch if they lay contiguously, if those are fewer."""
+    moved = counted.threads * bytes_per_thread
     return min(counted.cost, max(counted.requests, -(-moved // coalescing.SECTOR)))

@@ -16,6 +16,7 @@ from kanalyze.models import apart, coalescing
 from kanalyze.models.apart import Form, Lanes, Place
 from kanalyze.models.warps import Counted
 from kanalyze.report import document as doc
+from kanalyze.totals import ideal_sectors
 
 KINDS = ("load", "store", "async_copy")
 _WARP_IN_X = (1024, 1, 1)  # a block whose extents are not known: lanes run along x
@@ -142,11 +143,7 @@ class Group:
     @property
     def ideal(self) -> int | None:
         """Sectors that the same lanes would touch in a row, over the launch; `kanalyze.totals`."""
-        return total(
-            None if c is None
-            else min(c.cost, max(c.requests, -(-c.threads * self.size // coalescing.SECTOR)))
-            for c in self.counts
-        )  # fmt: skip
+        return total(ideal_sectors(c, self.size) if c is not None else None for c in self.counts)
 
     @property
     def place(self) -> tuple[int, doc.Source | None]:

@@ -6,11 +6,8 @@ a statement counts for all of it, so that it may stand where a formatter puts it
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from kanalyze.errors import nearest
 from kanalyze.findings import catalogue
@@ -25,7 +22,7 @@ def comments_at(file: SourceFile, line: int) -> list[str]:
     if file.path.suffix != ".py":
         text = file.line(line)
         return comments(text) if text is not None else []
-    by_line, spans = _python(file)
+    by_line, spans = file.comments
     first, last = min(
         ((a, b) for a, b in spans if a <= line <= b), key=lambda s: s[1] - s[0],
         default=(line, line),
@@ -36,25 +33,6 @@ def comments_at(file: SourceFile, line: int) -> list[str]:
 def comments(text: str) -> list[str]:
     """The comments of a line of CUDA C++ or PTX."""
     return [found[1] or found[2] or "" for found in _COMMENT.finditer(text)]
-
-
-def _python(file: SourceFile) -> tuple[Mapping[int, str], list[tuple[int, int]]]:
-    """Comments by line, and first and last lines of the statements that have no body."""
-    text = "\n".join(file.lines) + "\n"
-    by_line: dict[int, str] = {}
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                by_line[token.start[0]] = token.string
-        tree = ast.parse(text)
-    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
-        return by_line, []
-    spans = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.stmt) and not hasattr(node, "body")
-    ]
-    return by_line, spans
 
 
 def said(texts: Iterable[str]) -> Iterator[tuple[str, ...] | None]:

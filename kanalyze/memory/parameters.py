@@ -80,9 +80,8 @@ class Machine:
         """The same without load on the tensor cores: at the clock that it then keeps."""
         ratio = self["clock_share_light"] / self["clock_share"]
         faster = {
-            name: Parameter(given.value * ratio, given.origin, given.note)
+            name: replace(self.parameters[name], value=self[name] * ratio)
             for name in ("clock", "link_rate")
-            if (given := self.parameters[name])
         }
         return replace(self, parameters=self.parameters | faster)
 
