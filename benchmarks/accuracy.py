@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from kanalyze.checking import document as doc
-from kanalyze.checking import summary
+from kanalyze.measured.check import summary
+from kanalyze.results import check as doc
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/accuracy.md")

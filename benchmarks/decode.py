@@ -224,7 +224,7 @@ def with_msgspec_whole(path: Path) -> Sums:
 
 
 def with_read_dump(path: Path) -> Sums:
-    from kanalyze.dumps import read_dump
+    from kanalyze.profiles.readers import read_dump
 
     sums: Sums = {}
     for event in read_dump(path):
@@ -234,8 +234,8 @@ def with_read_dump(path: Path) -> Sums:
 
 def with_report(path: Path) -> Sums:
     """All of ``kanalyze decode``: names decoded, summary and findings, JSON."""
-    from kanalyze.decoding.session import decode_files
-    from kanalyze.report.as_json import dumps
+    from kanalyze.analysis.profile import decode_files
+    from kanalyze.render.as_json import dumps
 
     report = decode_files([path])
     dumps(report.to_dict())
@@ -298,7 +298,7 @@ def measure(path: Path, repeat: int, quick: bool) -> None:
 
 def names_speed() -> None:
     sys.path.insert(0, str(ROOT))
-    from kanalyze.names import decode
+    from kanalyze.profiles.names import decode
 
     names = kernel_names()
     for name in names:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kanalyze.bench import build, cases, checking, driver, timing
+from kanalyze.measured.bench import build, cases, checking, driver, timing
 
 
 def case_of(record: dict[str, Any]) -> cases.Case:

@@ -20,7 +20,7 @@ from typing import Any
 
 from kanalyze import Launch, compile_kernel, estimate, parse_ptx, read_records
 from kanalyze.findings import catalogue
-from kanalyze.report.traffic_document import Traffic
+from kanalyze.results.traffic import Traffic
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples" / "findings"
@@ -113,7 +113,7 @@ def _benched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
 
 
 def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
-    from kanalyze.bench import counters, gpu
+    from kanalyze.measured.bench import counters, gpu
 
     ncu = counters.find_ncu()
     assert ncu is not None
@@ -129,7 +129,7 @@ def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
 
 
 def _range(ptx: Path) -> dict[str, Any]:
-    """A launch record beside PTX as a range of `kanalyze.bench.replay`; the driver compiles it."""
+    """A launch record beside PTX as a range of `kanalyze.measured.bench.replay`; the driver compiles it."""
     record = json.loads(ptx.with_suffix(".json").read_text("utf-8"))
     params = [
         [p["name"], p["type"], p.get("value"), [p["bytes"] // 4] if "bytes" in p else None]

@@ -1,4 +1,4 @@
-"""How fast ``kanalyze.names.decode`` is: names seen before, names never seen, the first import.
+"""How fast ``kanalyze.profiles.names.decode`` is: names seen before, names never seen, the first import.
 
 Run ``python benchmarks/names.py``; no GPU, no network. The names are the samples of the tests,
 and variants of them with other numbers, so that no two are alike.
@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kanalyze.names import decode  # noqa: E402
-from kanalyze.names.decode import decode_uncached  # noqa: E402
+from kanalyze.profiles.names import decode  # noqa: E402
+from kanalyze.profiles.names.decode import decode_uncached  # noqa: E402
 
 SAMPLES = ROOT / "tests" / "data" / "names"
 
@@ -53,7 +53,9 @@ def seconds_to_import() -> tuple[float, float]:
         subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
         return time.perf_counter() - begin
 
-    return min(run("import kanalyze.names") for _ in range(3)), min(run("pass") for _ in range(3))
+    return min(run("import kanalyze.profiles.names") for _ in range(3)), min(
+        run("pass") for _ in range(3)
+    )
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ template <int N, typename T> __global__ void kernel(const T *x, T *y, int n) {
 
 def triton_file() -> str:
     """The bundled kernels, each body again and again under another name."""
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     texts = [compile_kernel(kernel, arch="sm_90").ptx for kernel in KERNELS]
     parts = [".version 8.7\n.target sm_90a\n.address_size 64\n"]

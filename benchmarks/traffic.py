@@ -22,11 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kanalyze import totals
-from kanalyze.compile import Compiled, compile_kernel
+from kanalyze.analysis.launch import estimate
 from kanalyze.errors import KanalyzeError
-from kanalyze.estimating import estimate
-from kanalyze.records.reading import read_records
+from kanalyze.frontend.compile import Compiled, compile_kernel
+from kanalyze.measured.records.reading import read_records
+from kanalyze.traffic import totals
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = (ROOT / "samples" / "h200_records", ROOT / "samples" / "records")

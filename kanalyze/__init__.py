@@ -15,34 +15,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kanalyze.checking.document import Check as Check
-    from kanalyze.checking.running import check as check
-    from kanalyze.compile import Compiled as Compiled
-    from kanalyze.compile import compile_kernel as compile_kernel
-    from kanalyze.devices import Device as Device
-    from kanalyze.devices import device as device
-    from kanalyze.dumps import Event as Event
-    from kanalyze.dumps import read_dump as read_dump
+    from kanalyze.analysis.kernels import analyze as analyze
+    from kanalyze.analysis.launch import estimate as estimate
+    from kanalyze.devices.table import Device as Device
+    from kanalyze.devices.table import device as device
     from kanalyze.errors import InputError as InputError
     from kanalyze.errors import KanalyzeError as KanalyzeError
     from kanalyze.errors import MissingToolError as MissingToolError
     from kanalyze.errors import UsageError as UsageError
-    from kanalyze.estimating import estimate as estimate
-    from kanalyze.launch import Launch as Launch
+    from kanalyze.frontend.compile import Compiled as Compiled
+    from kanalyze.frontend.compile import compile_kernel as compile_kernel
+    from kanalyze.launch.record import Launch as Launch
+    from kanalyze.measured.check.running import check as check
+    from kanalyze.measured.records.reading import Record as Record
+    from kanalyze.measured.records.reading import read_records as read_records
     from kanalyze.models.occupancy import Occupancy as Occupancy
     from kanalyze.models.occupancy import occupancy as occupancy
     from kanalyze.models.waves import Waves as Waves
     from kanalyze.models.waves import waves as waves
-    from kanalyze.names import KernelName as KernelName
-    from kanalyze.names import decode as decode
-    from kanalyze.names import families as families
-    from kanalyze.pipeline import analyze as analyze
+    from kanalyze.profiles.names import KernelName as KernelName
+    from kanalyze.profiles.names import decode as decode
+    from kanalyze.profiles.names import families as families
+    from kanalyze.profiles.readers import Event as Event
+    from kanalyze.profiles.readers import read_dump as read_dump
     from kanalyze.ptx.ir import Module as Module
     from kanalyze.ptx.parse import parse_ptx as parse_ptx
-    from kanalyze.records.reading import Record as Record
-    from kanalyze.records.reading import read_records as read_records
-    from kanalyze.report.document import Report as Report
-    from kanalyze.report.traffic_document import Traffic as Traffic
+    from kanalyze.results.check import Check as Check
+    from kanalyze.results.kernel import Report as Report
+    from kanalyze.results.traffic import Traffic as Traffic
 
     __version__: str
 
@@ -79,31 +79,31 @@ __all__ = [
 ]
 
 _HOME = {
-    "read_dump": "kanalyze.dumps",
-    "families": "kanalyze.names",
-    "decode": "kanalyze.names",
-    "KernelName": "kanalyze.names",
-    "Check": "kanalyze.checking.document",
-    "check": "kanalyze.checking.running",
-    "Record": "kanalyze.records.reading",
-    "read_records": "kanalyze.records.reading",
-    "Event": "kanalyze.dumps",
-    "Compiled": "kanalyze.compile",
-    "Device": "kanalyze.devices",
+    "read_dump": "kanalyze.profiles.readers",
+    "families": "kanalyze.profiles.names",
+    "decode": "kanalyze.profiles.names",
+    "KernelName": "kanalyze.profiles.names",
+    "Check": "kanalyze.results.check",
+    "check": "kanalyze.measured.check.running",
+    "Record": "kanalyze.measured.records.reading",
+    "read_records": "kanalyze.measured.records.reading",
+    "Event": "kanalyze.profiles.readers",
+    "Compiled": "kanalyze.frontend.compile",
+    "Device": "kanalyze.devices.table",
     "InputError": "kanalyze.errors",
     "KanalyzeError": "kanalyze.errors",
-    "Launch": "kanalyze.launch",
+    "Launch": "kanalyze.launch.record",
     "MissingToolError": "kanalyze.errors",
     "Module": "kanalyze.ptx.ir",
     "Occupancy": "kanalyze.models.occupancy",
-    "Report": "kanalyze.report.document",
-    "Traffic": "kanalyze.report.traffic_document",
+    "Report": "kanalyze.results.kernel",
+    "Traffic": "kanalyze.results.traffic",
     "UsageError": "kanalyze.errors",
     "Waves": "kanalyze.models.waves",
-    "analyze": "kanalyze.pipeline",
-    "compile_kernel": "kanalyze.compile",
-    "device": "kanalyze.devices",
-    "estimate": "kanalyze.estimating",
+    "analyze": "kanalyze.analysis.kernels",
+    "compile_kernel": "kanalyze.frontend.compile",
+    "device": "kanalyze.devices.table",
+    "estimate": "kanalyze.analysis.launch",
     "occupancy": "kanalyze.models.occupancy",
     "parse_ptx": "kanalyze.ptx.parse",
     "waves": "kanalyze.models.waves",

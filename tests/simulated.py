@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kanalyze.memory import levels, simulate
-from kanalyze.memory.placement import Lines
+from kanalyze.performance.cache_sim import levels, simulate
+from kanalyze.performance.cache_sim.placement import Lines
 
 READ, WRITE, ATOMIC = 0, 1, 2
 

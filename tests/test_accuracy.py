@@ -16,9 +16,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from kanalyze.checking import as_csv, document, running
-from kanalyze.checking.comparing import compare
-from kanalyze.records.reading import Record, read_records
+from kanalyze.measured.check import running
+from kanalyze.measured.check.comparing import compare
+from kanalyze.measured.records.reading import Record, read_records
+from kanalyze.render import check_csv
+from kanalyze.results import check as document
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,7 +74,7 @@ def test_the_file_holds_what_is_found_now(
     }
     some = [r for path, records in samples.items() for r in records[:: steps[path]]]
     check = running.document((), len(some), [compare(record) for record in some], ())
-    again = script.launches(as_csv.render(check))
+    again = script.launches(check_csv.render(check))
     kept = {(launch.file, launch.case): launch.comparisons for launch in script.found()}
     changed = [
         f"{launch.case}: {new.counter}: {old.estimate} before, {new.estimate} now"

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import kanalyze
-from kanalyze.address import accesses as addresses
-from kanalyze.address.value import evaluate, unknown_reasons
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import build
 from kanalyze.ptx.parse import parse_ptx_modules
+from kanalyze.symbolic import accesses as addresses
+from kanalyze.symbolic.value import evaluate, unknown_reasons
 from tests.oracle.expression import Expression, definitions_of
 from tests.oracle.interpreter import run
 

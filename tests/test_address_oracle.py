@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from kanalyze import analyze
-from kanalyze.address import accesses as addresses
-from kanalyze.address.value import evaluate, unknown_reasons
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg, build
 from kanalyze.ptx.parse import parse_ptx_modules
+from kanalyze.symbolic import accesses as addresses
+from kanalyze.symbolic.value import evaluate, unknown_reasons
 from tests.oracle.expression import Expression, definitions_of
 from tests.oracle.interpreter import Access, PtxError, Trace, run
 
 pytest.importorskip("triton")
 
-from kanalyze.compile import Compiled, compile_kernel
+from kanalyze.frontend.compile import Compiled, compile_kernel
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 CASES: list[tuple[str, dict[str, int], str | None]] = [

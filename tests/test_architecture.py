@@ -1,8 +1,4 @@
-"""The house: imports point downward, heavy packages are lazy, packaging lists every package.
-
-The layers below are the diagram of ARCHITECTURE.md; a module may import from its own layer and
-from those under it.
-"""
+"""The house: one order of rooms, no import up or sideways, no circle; heavy packages are lazy."""
 
 from __future__ import annotations
 
@@ -10,95 +6,138 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "kanalyze"
 
-LAYERS = [
-    ("cli", "__main__"),
-    ("checking", "versus"),
-    ("bench",),
-    ("estimating",),
-    ("roofs", "timed"),
-    ("predicted",),
-    ("pipeline", "decoding", "findings"),
-    ("demanded",),
-    ("totals", "executed", "sharing", "draws", "contention"),
-    ("describe", "machine"),
-    ("timing",),
-    ("memory",),
-    ("launched", "sass_launched"),
-    ("bulk", "contents", "stretches"),
-    ("listing", "naming", "sass_section"),
-    ("report", "ttir"),
-    ("models",),
-    ("address",),
-    ("ptx", "sass", "cubin", "cuda", "inputs", "compile", "_triton", "dumps", "names", "records"),
-    ("kernelfile", "userfile", "specialize", "tools", "assuming", "launch", "source", "devices"),
-    ("ptxas_text",),
-    ("tensormap",),
-    ("cache",),
-    ("errors", "_bundled", "schemas"),
-]
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+ROOMS = (
+    "__main__",
+    "cli",
+    "measured",
+    "analysis",
+    "findings",
+    "performance",
+    "traffic",
+    "kernel",
+    "counting",
+    "render",
+    "results",
+    "profiles",
+    "models",
+    "symbolic",
+    "frontend",
+    "sass",
+    "ptx",
+    "launch",
+    "devices",
+    "toolchain",
+    "cache",
+    "text",
+    "source",
+    "_bundled",
+    "errors",
+    "schemas",
+)
+"""Top to bottom, as in ARCHITECTURE.md: a room imports from the rooms below it."""
+
 HEAVY = ("triton", "torch", "matplotlib", "numba", "pandas")
-MAY_IMPORT_TRITON = ("_triton",)
+MAY_IMPORT_TRITON = ("kanalyze.frontend._triton",)
 
 
-def modules() -> list[Path]:
-    return sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Dotted name to tree of every module but the public door, which stands above all rooms."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name != "kanalyze":
+            found[name] = ast.parse(path.read_text("utf-8"))
+    return found
 
 
-def room(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
-    return relative.parts[0].removesuffix(".py")
-
-
-def imported(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-        if node.module == "kanalyze":
-            return [f"kanalyze.{alias.name}" for alias in node.names]
-        return [node.module]
-    return []
-
-
-def in_type_checking(tree: ast.Module) -> set[int]:
-    return {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for child in ast.walk(node)
-    }
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_point_downward(path: Path) -> None:
-    assert room(path) in LEVEL, f"{room(path)} has no place in LAYERS"
-    tree = ast.parse(path.read_text("utf-8"))
-    typing_only = in_type_checking(tree)
+def imports(tree: ast.AST) -> Iterator[str]:
+    """What a module imports, wherever it stands: in functions and under TYPE_CHECKING, too."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.stmt) or id(node) in typing_only:
-            continue
-        for name in imported(node):
-            parts = name.split(".")
-            if parts[0] != "kanalyze" or len(parts) < 2 or parts[1].startswith("__"):
-                continue
-            assert LEVEL[parts[1]] >= LEVEL[room(path)], f"{path.name} imports {name}, above it"
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide where a name comes from"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_heavy_packages_are_imported_where_they_are_used(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
+def pairs(trees: dict[str, ast.Module]) -> Iterator[tuple[str, str]]:
+    """Importing and imported module."""
+    for name, tree in trees.items():
+        for target in imports(tree):
+            while target.startswith("kanalyze.") and target not in trees:
+                target = target.rpartition(".")[0]
+            if target in trees and target != name:
+                yield name, target
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def faults(trees: dict[str, ast.Module]) -> list[str]:
+    """Imports that go up, and circles between modules."""
+    graph = nx.DiGraph(pairs(trees))
+    wrong = [f"{name} has no place in ROOMS" for name in trees if room(name) not in ROOMS]
+    if wrong:
+        return wrong
+    wrong += [
+        f"{a} imports {b}, above it"
+        for a, b in sorted(graph.edges)
+        if ROOMS.index(room(b)) < ROOMS.index(room(a))
+    ]
+    circles = (sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1)
+    return wrong + [f"a circle: {', '.join(circle)}" for circle in circles]
+
+
+def test_imports_point_downward_and_run_in_no_circle() -> None:
+    assert faults(modules()) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "line", "fault"),
+    [
+        ("kanalyze.ptx.ir", "from kanalyze.cli import output", "above it"),
+        ("kanalyze.ptx.ir", "def f():\n    from kanalyze.symbolic.value import Value", "above it"),
+        (
+            "kanalyze.text.page",
+            "if TYPE_CHECKING:\n    import kanalyze.launch.record",
+            "above it",
+        ),
+        ("kanalyze.devices.table", "from kanalyze.launch import tensor_map", "above it"),
+        ("kanalyze.ptx.ir", "from kanalyze.ptx.parse import parse_ptx", "a circle"),
+        ("kanalyze.estimating", "", "no place"),
+    ],
+    ids=["up", "in a function", "for types only", "sideways", "circle", "new room"],
+)
+def test_a_wrong_import_is_a_fault(where: str, line: str, fault: str) -> None:
+    trees = dict(modules())
+    body = trees[where].body if where in trees else []
+    trees[where] = ast.Module([*body, *ast.parse(line).body], [])
+    (found,) = faults(trees)
+    assert fault in found
+    assert where in found
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_heavy_packages_are_imported_where_they_are_used(name: str) -> None:
+    tree = modules()[name]
     top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert not [n for node in top for n in imported(node) if n.split(".")[0] in HEAVY]
-    anywhere = [n for node in ast.walk(tree) if isinstance(node, ast.stmt) for n in imported(node)]
-    if any(n.split(".")[0] == "triton" for n in anywhere):
-        assert room(path) in MAY_IMPORT_TRITON
+    assert not [n for node in top for n in imports(node) if n.split(".")[0] in HEAVY]
+    if any(n.split(".")[0] == "triton" for n in imports(tree)):
+        assert name in MAY_IMPORT_TRITON
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -17,15 +17,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kanalyze import InputError, Launch, UsageError, parse_ptx, stretches
-from kanalyze.assuming import DRAWS, assume, parse
+from kanalyze import InputError, Launch, UsageError, parse_ptx
 from kanalyze.cli.app import cli
-from kanalyze.launch import LaunchParam
+from kanalyze.counting import ptx_launch
+from kanalyze.launch.assume import assume
+from kanalyze.launch.assumptions import DRAWS, parse
+from kanalyze.launch.record import LaunchParam
 from tests.oracle.interpreter import Access, run
 
 pytest.importorskip("triton")
 
-from kanalyze.compile import Compiled, compile_kernel
+from kanalyze.frontend.compile import Compiled, compile_kernel
 from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -438,14 +440,12 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_launch_in_stretches_of_blocks_is_counted_alike(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_in_parts_is_counted_alike(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result, launch, _ = launch_of(case, "sm_90")
     values, assumed = CASES[case][4:]
     given = {str(i): values[i] for i in assumed}
     whole = estimate(result, launch, assume=given)
-    monkeypatch.setattr(stretches, "_THREADS", 256)
+    monkeypatch.setattr(ptx_launch, "_PART_THREADS", 256)
     cut = estimate(result, launch, assume=given)
     assert cut.accesses == whole.accesses
     assert cut.counters == whole.counters

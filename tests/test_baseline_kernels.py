@@ -66,15 +66,15 @@ def main() -> None:
 
     import torch
 
-    from kanalyze import kernelfile
-    from kanalyze.versus import baselines
+    from kanalyze.analysis.versus import baselines
+    from kanalyze.frontend import kernel_file
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
 
     def load(target: str):  # type: ignore[no-untyped-def]
-        known = kernelfile.bundled()
-        file = known[target] if target in known else kernelfile.read(Path(target).resolve())
+        known = kernel_file.bundled()
+        file = known[target] if target in known else kernel_file.read(Path(target).resolve())
         spec = importlib.util.spec_from_file_location(f"kernel_{file.name}", file.path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -83,7 +83,7 @@ def main() -> None:
     def launch(target, settings, given=()):  # type: ignore[no-untyped-def]
         """Run a kernel on tensors; the output, and what the reference says."""
         file, module = load(target)
-        plan = kernelfile.plan(file, module, settings, "fp32")
+        plan = kernel_file.plan(file, module, settings, "fp32")
         tensors, call, left = {}, [], list(given)
         for name, value in plan.arguments.items():
             if isinstance(value, tuple):

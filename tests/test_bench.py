@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from kanalyze import schemas
-from kanalyze.bench import build, driver, measure, metrics, timing
-from kanalyze.bench.build import Param
 from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, KanalyzeError, UsageError
-from kanalyze.report.bench_terminal import result_text
-from kanalyze.report.layout import Page
-from kanalyze.report.measured_terminal import measured_text
+from kanalyze.measured.bench import build, driver, measure, metrics, timing
+from kanalyze.measured.bench.build import Param
+from kanalyze.render.bench_terminal import result_text
+from kanalyze.render.measured_terminal import measured_text
+from kanalyze.text.page import Page
 
 pytest.importorskip("triton")
 
@@ -419,7 +419,7 @@ def test_measured_rates_beside_the_table() -> None:
 
 
 def test_errors_of_loading() -> None:
-    from kanalyze.bench import cases
+    from kanalyze.measured.bench import cases
 
     with pytest.raises(UsageError, match="its launches are those of 'naive_matmul_kernel'"):
         cases.load(f"{ROOT}/samples/naive_matmul.py:other")

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kanalyze.bench import build, cases, replay, rivals  # noqa: E402
+from kanalyze.measured.bench import build, cases, replay, rivals  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("shared_cache"),

@@ -23,8 +23,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kanalyze.bench import build, cases, counters, gpu, metrics, run, timing  # noqa: E402
-from kanalyze.records.reading import read_records  # noqa: E402
+from kanalyze.measured.bench import build, cases, counters, gpu, metrics, run, timing  # noqa: E402
+from kanalyze.measured.records.reading import read_records  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("shared_cache"),

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from kanalyze.address.accesses import find
-from kanalyze.address.value import evaluate
 from kanalyze.models.branches import KINDS, Branch, branches
 from kanalyze.ptx.cfg import build
 from kanalyze.ptx.parse import parse_ptx
+from kanalyze.symbolic.accesses import find
+from kanalyze.symbolic.value import evaluate
 
 HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 

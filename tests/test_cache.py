@@ -109,7 +109,7 @@ def test_writers_at_the_same_time(folder):
 
 def test_compiling_without_a_cache(tmp_path, monkeypatch):
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KANALYZE_CACHE_DIR", str(tmp_path / "file/below"))
@@ -123,8 +123,8 @@ def test_compiling_without_a_cache(tmp_path, monkeypatch):
 
 def test_compiling_twice_runs_no_tool_again(folder, monkeypatch):
     pytest.importorskip("triton")
-    from kanalyze import tools
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
+    from kanalyze.toolchain import tools
 
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
     first = compile_kernel("gelu")

@@ -17,18 +17,18 @@ import pytest
 from click.testing import CliRunner
 
 from kanalyze import compile_kernel, estimate, schemas
-from kanalyze.bench import calibrate, calibrating
-from kanalyze.bench.calibrating import Measured, capacity, launches, rate_of, solve
 from kanalyze.cli.app import cli
-from kanalyze.devices import device
+from kanalyze.devices.table import device
 from kanalyze.errors import InputError
-from kanalyze.memory import calibration
-from kanalyze.memory.parameters import Parameter, machine, names
+from kanalyze.measured.bench import calibrate, calibrating
+from kanalyze.measured.bench.calibrating import Measured, capacity, launches, rate_of, solve
+from kanalyze.performance.cache_sim import calibration
+from kanalyze.performance.cache_sim.parameters import Parameter, machine, names
 from tests.oracle.interpreter import run as interpret
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 ROOT = Path(__file__).parents[1]
-CYCLIC = (ROOT / "kanalyze/bench/cyclic.ptx").read_text("utf-8")
+CYCLIC = (ROOT / "kanalyze/measured/bench/cyclic.ptx").read_text("utf-8")
 MIB = 1 << 20
 GOOD = (
     '[device."NVIDIA H200"]\n'
@@ -84,7 +84,7 @@ def test_every_step_waits_as_soon_as_a_side_does_not_hold_the_buffer(
 
 def test_the_kernels_compile() -> None:
     pytest.importorskip("triton")
-    from kanalyze import tools
+    from kanalyze.toolchain import tools
 
     text = CYCLIC.replace("sm_70", "sm_90").replace(".version 7.0", ".version 7.8")
     assert tools.ptxas_resources(text)["cyclic"].registers <= 64
@@ -286,7 +286,7 @@ def test_what_it_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     pytest.importorskip("triton")
     from types import SimpleNamespace
 
-    from kanalyze.bench import gpu
+    from kanalyze.measured.bench import gpu
 
     torch = SimpleNamespace(zeros=lambda *_, **__: None)
     found = gpu.Machine("NVIDIA H200", 90, {"torch": "2", "driver": "5.6"}, torch)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import parse_ptx, read_records, tools
-from kanalyze.memory.stores import rewrites
+from kanalyze import parse_ptx, read_records
+from kanalyze.performance.cache_sim.stores import rewrites
+from kanalyze.performance.timing.chain import Chain, chain
 from kanalyze.sass import cfg
 from kanalyze.sass.parse import parse_sass
-from kanalyze.timing.chain import Chain, chain
+from kanalyze.toolchain import tools
 
 RECORDS = Path(__file__).parents[1] / "samples" / "h200" / "records.tar.xz"
 HEAD = '        .section .text.k,"ax",@progbits\n.text.k:\n'

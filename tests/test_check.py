@@ -22,13 +22,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kanalyze import schemas
-from kanalyze.checking import as_text, comparing, document, plotting, running, summary
+from kanalyze.analysis.launch import estimate
 from kanalyze.cli.app import cli
 from kanalyze.errors import UsageError
-from kanalyze.estimating import estimate
-from kanalyze.records.metrics import BY_COUNTER, METRICS
-from kanalyze.records.reading import Record, read_records
-from kanalyze.report.traffic_document import TimePart, Traffic
+from kanalyze.measured.check import comparing, running, summary
+from kanalyze.measured.records.metrics import BY_COUNTER, METRICS
+from kanalyze.measured.records.reading import Record, read_records
+from kanalyze.render import check_plot, check_text
+from kanalyze.results import check as document
+from kanalyze.results.traffic import TimePart, Traffic
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -206,7 +208,7 @@ def test_errors_are_those_of_numpy(modelled: Callable[..., None]) -> None:
         )
         assert of_kernel.median_percent == pytest.approx(np.median(own))
         assert of_kernel.compared == len(own)
-    text = as_text.render(check)
+    text = check_text.render(check)
     assert "median and worst error in %, by kernel" in text
     assert "(+300 %)" in text
 
@@ -461,7 +463,7 @@ def test_details_and_names_that_steer_a_terminal(tmp_path: Path) -> None:
 def test_text_fits() -> None:
     check = running.check([str(OURS)])
     for width in (40, 60, 100, 200):
-        text = as_text.render(check, width=width, details=True)
+        text = check_text.render(check, width=width, details=True)
         assert max(map(len, text.splitlines())) <= width
         kernels = text.partition("\nkernel ")[2].partition("median and worst")[0]
         for s in check.by_counter:  # in one table or in several beneath each other
@@ -490,7 +492,7 @@ def test_ctrl_c_of_a_process_with_several_workers(shared_cache: Path, tmp_path: 
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import time\n"
-        "from kanalyze.checking import comparing\n"
+        "from kanalyze.measured.check import comparing\n"
         "real = comparing.estimate\n"
         "def fake(module, launch, **options):\n"
         "    found = real(module, launch, **options)\n"
@@ -522,7 +524,7 @@ def test_ctrl_c_of_a_process_with_several_workers(shared_cache: Path, tmp_path: 
 def test_points_are_those_compared(modelled: Callable[..., None]) -> None:
     modelled(0.5, -4.0, 9.0, 300.0)
     check = running.check([str(OURS)])
-    found = plotting.points(check)
+    found = check_plot.points(check)
     assert len(found["dram_read_bytes"]) == 4
     assert "dram_write_bytes" not in found
     assert all(m > 0 and e > 0 for some in found.values() for _, m, e in some)
@@ -537,10 +539,10 @@ def test_plots_are_images(modelled: Callable[..., None], tmp_path: Path) -> None
     few = summary.metrics_named(["dram_read_bytes", "global_load_sectors"])
     check = running.check([str(OURS)], metrics=few)
     for name, magic in (("a.svg", b"<?xml"), ("a.png", b"\x89PNG")):
-        plotting.plot(check, str(tmp_path / name))
+        check_plot.plot(check, str(tmp_path / name))
         first = (tmp_path / name).read_bytes()
         assert first.startswith(magic)
-        plotting.plot(check, str(tmp_path / name))
+        check_plot.plot(check, str(tmp_path / name))
         assert (tmp_path / name).read_bytes() == first
 
 

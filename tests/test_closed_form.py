@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.devices import device
-from kanalyze.memory import model
-from kanalyze.memory.closed import hbm_reads
-from kanalyze.memory.parameters import machine
-from kanalyze.memory.results import Known, Work
-from kanalyze.memory.streams import READ, WRITE, Stream, Tiles
+from kanalyze.devices.table import device
+from kanalyze.performance.cache_sim import runs
+from kanalyze.performance.cache_sim.closed import hbm_reads
+from kanalyze.performance.cache_sim.parameters import machine
+from kanalyze.performance.cache_sim.results import Known, Work
+from kanalyze.performance.cache_sim.streams import Stream, Tiles
+from kanalyze.performance.cache_sim.tiles import READ, WRITE
 
 Asked = list[list[list[tuple[int, int]]]]
 """By block and column: lines with the mask of their sectors."""
@@ -93,7 +94,7 @@ def test_what_is_asked_for_twice_has_no_closed_form() -> None:
 def simulated(given: Stream, read: int, per_sm: int, **changes: Any) -> Any:
     known = Known(read, 0, 0)
     chip = machine(device("H200"), changes)
-    return model.estimate(given, known, Work(1e5, False), chip, per_sm, 64 << 10)
+    return runs.estimate(given, known, Work(1e5, False), chip, per_sm, 64 << 10)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -137,7 +138,7 @@ def test_the_closed_form_of_a_kernel() -> None:
     """GeLU by hand: each element once, in whole half lines."""
     pytest.importorskip("triton")
     from kanalyze import estimate
-    from kanalyze.pipeline import Settings
+    from kanalyze.frontend.subject import Settings
 
     traffic = estimate("gelu", settings=Settings(settings={"n": 1 << 20}))
     assert traffic.counters["dram_read_bytes"] == 4 << 20

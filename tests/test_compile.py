@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import cache, kernelfile, tools
-from kanalyze.compile import ARCHS, Compiled, compile_kernel, normalise_arch
+from kanalyze import cache
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, UsageError
+from kanalyze.frontend import kernel_file
+from kanalyze.frontend.compile import ARCHS, Compiled, compile_kernel, normalise_arch
+from kanalyze.toolchain import tools
 
 pytest.importorskip("triton")
 import triton
@@ -130,7 +132,7 @@ def test_architecture_names():
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_dtype(name):
-    for dtype in kernelfile.bundled()[name].dtypes:
+    for dtype in kernel_file.bundled()[name].dtypes:
         compiled = compile_kernel(name, dtype=dtype)
         assert f"*{dtype}" in compiled.signature.values()
 
@@ -414,7 +416,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess:
 
 def test_importing_is_cheap():
     done = python(
-        "import sys, json, kanalyze.compile\n"
+        "import sys, json, kanalyze.frontend.compile\n"
         "print(json.dumps([m for m in ('triton','torch','networkx','lark') if m in sys.modules]))"
     )
     assert json.loads(done.stdout) == []
@@ -422,7 +424,7 @@ def test_importing_is_cheap():
 
 def test_interpreter_mode_of_triton_is_put_aside():
     code = (
-        "import os\nfrom kanalyze.compile import compile_kernel\n"
+        "import os\nfrom kanalyze.frontend.compile import compile_kernel\n"
         "print(compile_kernel('gelu').name, os.environ['TRITON_INTERPRET'])"
     )
     done = python(code, TRITON_INTERPRET="1")
@@ -434,7 +436,7 @@ def test_interpreter_mode_of_triton_is_put_aside():
 def test_without_triton(tmp_path):
     code = (
         "import sys\nsys.modules['triton'] = None\n"
-        "from kanalyze.compile import compile_kernel\ncompile_kernel('gelu')"
+        "from kanalyze.frontend.compile import compile_kernel\ncompile_kernel('gelu')"
     )
     done = python(code)
     assert "MissingToolError" in done.stderr

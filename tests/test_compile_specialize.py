@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from kanalyze.errors import UsageError
-from kanalyze.specialize import (
+from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
     EQUAL_TO_1,
     Argument,

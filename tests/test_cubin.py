@@ -14,11 +14,13 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from kanalyze import analyze, cubin, schemas, tools
+from kanalyze import analyze, schemas
 from kanalyze.cli.app import cli
-from kanalyze.compile import Compiled, compile_kernel
 from kanalyze.errors import InputError
-from kanalyze.report.document import Report, SassKernel
+from kanalyze.frontend.compile import Compiled, compile_kernel
+from kanalyze.results.kernel import Report, SassKernel
+from kanalyze.sass import cubin
+from kanalyze.toolchain import tools
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("shared_cache")

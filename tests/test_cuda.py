@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kanalyze import cuda
 from kanalyze.cli.app import cli
+from kanalyze.frontend import cuda
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

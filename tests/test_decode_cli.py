@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kanalyze.cli.app import cli
-from kanalyze.dumps import read_dump
-from kanalyze.names import decode
+from kanalyze.profiles.names import decode
+from kanalyze.profiles.readers import read_dump
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples" / "dumps"
@@ -326,7 +326,7 @@ def test_enrich_of_what_it_cannot(tmp_path: Path) -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys; from kanalyze.decoding.session import decode_files; "
+        "import sys; from kanalyze.analysis.profile import decode_files; "
         "heavy = {'torch', 'triton', 'pandas', 'sympy', 'networkx', 'numpy'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )  # fmt: skip

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from kanalyze.decoding.chains import Chains
-from kanalyze.decoding.collect import Collector
-from kanalyze.decoding.document import Report
-from kanalyze.decoding.operators import moved_by, product_of
-from kanalyze.decoding.session import Session, Wanted, decode_files
-from kanalyze.decoding.tensorcores import uses_tensor_cores
-from kanalyze.dumps import Device, Event, Operator
+from kanalyze.analysis.profile import Session, Wanted, decode_files
 from kanalyze.models.tiling import tile_efficiency
-from kanalyze.names import decode
+from kanalyze.profiles.chains import Chains
+from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.document import Report
+from kanalyze.profiles.names import decode
+from kanalyze.profiles.operators import moved_by, product_of
+from kanalyze.profiles.readers import Device, Event, Operator
+from kanalyze.profiles.tensorcores import uses_tensor_cores
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples" / "dumps"

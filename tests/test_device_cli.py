@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from kanalyze import schemas
 from kanalyze.cli.app import cli
-from kanalyze.devices import capabilities, devices, shared_limits
+from kanalyze.devices.table import capabilities, devices, shared_limits
 
 OCCUPANCY = ["occupancy", "--threads", "128", "--registers", "160", "--shared", "0"]
 WAVES = ["waves", "--blocks", "160", "--device", "B200"]
@@ -94,7 +94,7 @@ def test_one_device() -> None:
 def test_a_device_whose_number_of_sms_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict(devices())
     found["NVIDIA B300"] = dataclasses.replace(found["NVIDIA B300"], sms=None)
-    monkeypatch.setattr("kanalyze.devices.devices", lambda: found)
+    monkeypatch.setattr("kanalyze.devices.table.devices", lambda: found)
     result = run("waves", "--blocks", "5", "--device", "B300")
     assert result.exit_code == 2
     assert "SMs of NVIDIA B300 is not known" in result.stderr

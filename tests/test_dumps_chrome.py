@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kanalyze.dumps import Event, read_dump
-from kanalyze.dumps.reading import NotADumpError
 from kanalyze.errors import InputError
+from kanalyze.profiles.readers import Event, read_dump
+from kanalyze.profiles.readers.reading import NotADumpError
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples" / "dumps"
@@ -409,7 +409,7 @@ def test_other_things_are_refused(data: bytes, message: str, tmp_path: Path) -> 
 
 
 def test_an_absurd_expansion_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanalyze.dumps.source.BOMB_BYTES", 1 << 22)
+    monkeypatch.setattr("kanalyze.profiles.readers.source.BOMB_BYTES", 1 << 22)
     event = json.dumps(kernel()).encode() + b"," + b" " * 400
     path = tmp_path / "t.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents":[' + event * 60_000 + b"{}]}", 9))
@@ -440,7 +440,7 @@ def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:
 
 CHILD = """
 import resource, sys
-from kanalyze.decoding.session import decode_files
+from kanalyze.analysis.profile import decode_files
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 report = decode_files([sys.argv[1]])
 assert not report.skipped, report.skipped
@@ -468,7 +468,10 @@ def test_memory_is_bounded(packed: bool, compact: bool, tmp_path: Path) -> None:
 
 
 def test_standard_input(small: dict[str, bytes]) -> None:
-    code = "from kanalyze.dumps import read_dump\nprint(sum(e.calls for e in read_dump('-')))"
+    code = (
+        "from kanalyze.profiles.readers import read_dump\n"
+        "print(sum(e.calls for e in read_dump('-')))"
+    )
     for data in (small["pretty"], gzip.compress(small["compact"])):
         out = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, input=data, capture_output=True

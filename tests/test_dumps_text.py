@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze.dumps import Event, files_in, read_dump
-from kanalyze.dumps.numbers import NumberForm, base_unit, form_of, time_us
-from kanalyze.dumps.reading import NotADumpError
 from kanalyze.errors import InputError
+from kanalyze.profiles.readers import Event, files_in, read_dump
+from kanalyze.profiles.readers.numbers import NumberForm, base_unit, form_of, time_us
+from kanalyze.profiles.readers.reading import NotADumpError
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples" / "dumps"
@@ -584,7 +584,7 @@ def test_names_of_a_megabyte(tmp_path: Path) -> None:
 
 
 def test_an_endless_line_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanalyze.dumps.source.LINE_LIMIT", 1 << 18)
+    monkeypatch.setattr("kanalyze.profiles.readers.source.LINE_LIMIT", 1 << 18)
     found, wrong = read(f"a_kernel\n{'x' * (1 << 20)}\nb_kernel\n", tmp_path)
     assert [e.name for e in found] == ["a_kernel", "b_kernel"]
     assert "dump.dat:2:1: left out a line of more than" in wrong

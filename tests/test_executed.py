@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kanalyze import estimate, parse_ptx
-from kanalyze.launch import Launch, LaunchParam
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.intensity import intensity
-from kanalyze.report import traffic_document as doc
-from kanalyze.report.traffic_terminal import render
+from kanalyze.render.traffic_terminal import render
+from kanalyze.results import traffic as doc
 from tests.oracle.interpreter import Trace, run
 
 ROOT = Path(__file__).parents[1]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import estimate, estimating
+from kanalyze import estimate
+from kanalyze.analysis import launch
 from kanalyze.findings import budget, running
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Finding
+from kanalyze.results.kernel import Finding
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -64,7 +65,7 @@ def test_a_change_is_estimated_as_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
     other = facts.again(**settings(num_warps=8).changes)
     assert isinstance(other, Facts)
     found = facts.estimated(other)
-    alone = estimate(SMALL_GRID, settings=estimating.Settings(num_warps=8), findings=False)
+    alone = estimate(SMALL_GRID, settings=launch.Settings(num_warps=8), findings=False)
     assert not isinstance(found, str)
     assert found.counters == alone.counters
     assert found.time == alone.time

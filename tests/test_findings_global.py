@@ -12,10 +12,10 @@ from click.testing import CliRunner
 import kanalyze
 from kanalyze.cli.app import cli
 from kanalyze.findings import hints
-from kanalyze.launch import Launch, LaunchParam
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models import apart
 from kanalyze.ptx.parse import parse_ptx
-from kanalyze.report.document import Finding, Kernel
+from kanalyze.results.kernel import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -487,8 +487,8 @@ def test_the_alignment_that_a_pointer_needs_is_said(source: Path) -> None:
 
 def stride_of(body: str, threads: tuple[int, int, int] = (128, 1, 1)) -> apart.Form | None:
     module = parse_ptx(HEAD + body + "  ret;\n}\n")
-    from kanalyze.address import accesses
     from kanalyze.ptx.cfg import build
+    from kanalyze.symbolic import accesses
 
     (function,) = module.entries
     first = accesses.find(build(function), {}).accesses[0]

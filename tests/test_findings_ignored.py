@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kanalyze.cli.app import cli
-from kanalyze.findings.ignoring import comments, comments_at, left_out, unknown_ids
+from kanalyze.findings.ignoring import comments, comments_at, left_out
+from kanalyze.findings.running import unknown_ids
 from kanalyze.source import SourceFile
 
 pytestmark = pytest.mark.usefixtures("shared_cache")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kanalyze import Launch, Traffic, analyze, estimate, parse_ptx
-from kanalyze.launch import LaunchParam
-from kanalyze.pipeline import Settings
-from kanalyze.report.document import Finding
+from kanalyze.frontend.subject import Settings
+from kanalyze.launch.record import LaunchParam
+from kanalyze.results.kernel import Finding
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kanalyze import analyze, compile_kernel
-from kanalyze.report.document import Finding, Kernel
+from kanalyze.results.kernel import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

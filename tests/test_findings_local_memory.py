@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import analyze, compile_kernel, tools
-from kanalyze.report.document import Finding, Kernel
+from kanalyze import analyze, compile_kernel
+from kanalyze.results.kernel import Finding, Kernel
+from kanalyze.toolchain import tools
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kanalyze import compile_kernel, estimate, parse_ptx
-from kanalyze.launch import Launch
+from kanalyze.launch.record import Launch
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("shared_cache")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kanalyze import analyze, compile_kernel, estimate
-from kanalyze.pipeline import Settings
-from kanalyze.report.document import Finding, Kernel
+from kanalyze.frontend.subject import Settings
+from kanalyze.results.kernel import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

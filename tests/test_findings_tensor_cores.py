@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kanalyze import analyze, compile_kernel
-from kanalyze.report.document import Finding, Kernel
+from kanalyze.results.kernel import Finding, Kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kanalyze import analyze, compile_kernel, read_records, tools
+from kanalyze import analyze, compile_kernel, read_records
 from kanalyze.findings import catalogue
-from kanalyze.report.document import Finding, Kernel
+from kanalyze.results.kernel import Finding, Kernel
+from kanalyze.toolchain import tools
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -6,9 +6,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from kanalyze.address.parts import Array, TooLargeError
 from kanalyze.models import footprint as module
 from kanalyze.models.footprint import Footprint
+from kanalyze.symbolic.parts import Array, TooLargeError
 
 FAR = 1 << 24
 Mark = tuple[Array, Array]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kanalyze import analyze, describe, parse_ptx
+from kanalyze import analyze, parse_ptx
 from kanalyze.cli.app import cli
+from kanalyze.kernel import describe
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

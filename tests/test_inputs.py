@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kanalyze import inputs
 from kanalyze.cli.app import cli
-from kanalyze.compile import compile_kernel
 from kanalyze.errors import InputError
+from kanalyze.frontend import files
+from kanalyze.frontend.compile import compile_kernel
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -61,12 +61,12 @@ def names(folder: Path, found: list[str]) -> list[str]:
 
 
 def test_folders(tree: Path) -> None:
-    found = names(tree, inputs.files_of(str(tree)))
+    found = names(tree, files.files_of(str(tree)))
     assert found == ["a/a.ptx", "a/z.ptx", "a-b/c.ptx", "alone.cubin", "b.ptx"]
-    assert names(tree, inputs.files_of(f"{tree}/a/")) == ["a/a.ptx", "a/z.ptx"]
+    assert names(tree, files.files_of(f"{tree}/a/")) == ["a/a.ptx", "a/z.ptx"]
     (tree / "empty").mkdir()
     with pytest.raises(InputError, match=r"no \.ptx file in this folder"):
-        inputs.files_of(str(tree / "empty"))
+        files.files_of(str(tree / "empty"))
 
 
 @pytest.mark.parametrize(
@@ -81,15 +81,15 @@ def test_folders(tree: Path) -> None:
     ],
 )
 def test_patterns(tree: Path, pattern: str, expected: list[str]) -> None:
-    assert names(tree, inputs.files_of(f"{tree}/{pattern}")) == expected
+    assert names(tree, files.files_of(f"{tree}/{pattern}")) == expected
 
 
 def test_a_pattern_without_match_and_a_file_named_like_one(tree: Path) -> None:
     with pytest.raises(InputError, match="nothing matches"):
-        inputs.files_of(f"{tree}/*.nothing")
+        files.files_of(f"{tree}/*.nothing")
     odd = tree / "k[1].ptx"
     odd.write_text(PTX)
-    assert inputs.files_of(str(odd)) == [str(odd)]
+    assert files.files_of(str(odd)) == [str(odd)]
     result = kanalyze("ptx", f"{tree}/*.nothing", odd, "-q")
     assert result.exit_code == 3
     assert "nothing matches this pattern" in result.stderr
@@ -111,13 +111,13 @@ def test_one_bad_file_stops_nothing(tree: Path) -> None:
 def test_what_triton_writes_beside(tmp_path: Path) -> None:
     path = tmp_path / "copy.ptx"
     path.write_text(PTX)
-    assert inputs.beside(path) == inputs.Beside()
+    assert files.beside(path) == files.Beside()
     path.with_suffix(".json").write_text(json.dumps(METADATA))
     path.with_suffix(".ttir").write_text(TTIR)
-    found = inputs.beside(path)
+    found = files.beside(path)
     assert found.parameters == (
-        inputs.Named("out", "*fp16", ("divisible by 16",)),
-        inputs.Named("size", "i32", ()),
+        files.Named("out", "*fp16", ("divisible by 16",)),
+        files.Named("size", "i32", ()),
     )
     assert (found.kernel, found.shared_bytes) == ("copy", 2048)
     (data,) = json.loads(kanalyze("ptx", path, "--format", "json").stdout)["kernels"]
@@ -133,7 +133,7 @@ def test_other_json_beside_it_is_left_alone(tmp_path: Path, metadata: str) -> No
     path = tmp_path / "copy.ptx"
     path.write_text(PTX)
     path.with_suffix(".json").write_text(metadata)
-    assert inputs.beside(path) == inputs.Beside()
+    assert files.beside(path) == files.Beside()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_other_json_beside_it_is_left_alone(tmp_path: Path, metadata: str) -> No
     ["%d: !tt.tensordesc<128x64xf16>, %n: i32)", "%a: tuple<i32, i32>)", "%a: !tt.ptr<f32", ""],
 )
 def test_parameters_that_become_several_are_not_named(line: str) -> None:
-    assert inputs._parameters(line) in ((), (inputs.Named("a", "*fp32", ()),))
+    assert files._parameters(line) in ((), (files.Named("a", "*fp32", ()),))
 
 
 def test_a_cache_folder_of_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,22 +208,22 @@ def test_pipes_and_devices(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ptx")
     (tmp_path / "zero.ptx").symlink_to("/dev/zero")
     (tmp_path / "file.ptx").write_text(PTX)
-    assert inputs.is_pipe(str(tmp_path / "pipe.ptx"))
-    assert inputs.is_pipe("/dev/null")
+    assert files.is_pipe(str(tmp_path / "pipe.ptx"))
+    assert files.is_pipe("/dev/null")
     for target in (tmp_path / "file.ptx", tmp_path / "missing.ptx", tmp_path, "gelu", "a" * 5000):
-        assert not inputs.is_pipe(str(target))
+        assert not files.is_pipe(str(target))
     for target in (tmp_path / "zero.ptx", "/dev/zero", "a" * 5000 + ".ptx", "a" * 5000 + ".py:k"):
         with pytest.raises(InputError):
-            inputs.is_pipe(str(target))
+            files.is_pipe(str(target))
 
 
 def test_what_lies_beside_is_a_pipe_or_has_no_name(tmp_path: Path) -> None:
     path = tmp_path / "copy.ptx"
     for suffix in (".json", ".cubin"):
         os.mkfifo(path.with_suffix(suffix))
-    assert inputs.beside(path) == inputs.Beside()
-    assert inputs.beside(tmp_path / ("a" * 251 + ".ptx")) == inputs.Beside()  # .cubin is too long
+    assert files.beside(path) == files.Beside()
+    assert files.beside(tmp_path / ("a" * 251 + ".ptx")) == files.Beside()  # .cubin is too long
     metadata = tmp_path / "other.json"
     metadata.write_text(json.dumps(METADATA))
     os.mkfifo(metadata.with_suffix(".ttir"))
-    assert inputs.beside(metadata.with_suffix(".ptx")).parameters == ()
+    assert files.beside(metadata.with_suffix(".ptx")).parameters == ()

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from kanalyze.errors import InputError, UsageError
-from kanalyze.kernelfile import KernelFile, LaunchPlan, bundled, plan, read
+from kanalyze.frontend.kernel_file import KernelFile, LaunchPlan, bundled, plan, read
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -105,7 +105,7 @@ def test_bundled_kernels_are_those_of_the_contract() -> None:
 def test_bundled_kernels_can_be_listed_without_triton() -> None:
     program = (
         "import sys; sys.modules['triton'] = sys.modules['torch'] = None\n"
-        "from kanalyze.kernelfile import bundled; print(*bundled())"
+        "from kanalyze.frontend.kernel_file import bundled; print(*bundled())"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kanalyze.kernelfile import KernelFile, LaunchPlan, bundled, plan
+from kanalyze.frontend.kernel_file import KernelFile, LaunchPlan, bundled, plan
 
 triton = pytest.importorskip("triton")
 

@@ -201,7 +201,7 @@ def test_value(results: dict[str, dict], case: str, dtype: str) -> None:
 
 
 def test_every_kernel_and_dtype_has_a_case() -> None:
-    from kanalyze.kernelfile import bundled
+    from kanalyze.frontend.kernel_file import bundled
 
     tested = {(kernel, dtype) for kernel, _, dtypes, _ in CASES.values() for dtype in dtypes}
     assert tested == {(name, dtype) for name, file in bundled().items() for dtype in file.dtypes}
@@ -259,7 +259,7 @@ def place(torch, values, strides, poison):
 
 
 def run_case(torch, file, module, settings, dtype, data="normal", strides=None):
-    from kanalyze.kernelfile import plan
+    from kanalyze.frontend.kernel_file import plan
 
     types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     strides = strides or {}
@@ -329,7 +329,7 @@ def main() -> None:
 
     import torch
 
-    from kanalyze.kernelfile import bundled
+    from kanalyze.frontend.kernel_file import bundled
 
     torch.set_num_threads(1)
     repair_bf16_dot()

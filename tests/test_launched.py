@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.address import accesses as addresses
-from kanalyze.launch import Launch, LaunchParam
-from kanalyze.launched import Launched, rule_of
+from kanalyze.counting.ptx_launch import KernelLaunch, rule_of
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.footprint import Footprint
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import build
 from kanalyze.ptx.parse import parse_ptx
+from kanalyze.symbolic import accesses as addresses
 from tests.oracle.interpreter import Access, run
 
 pytest.importorskip("triton")
 
-from kanalyze.compile import Compiled, compile_kernel
+from kanalyze.frontend.compile import Compiled, compile_kernel
 
 CASES: list[tuple[str, dict[str, int], str | None, str]] = [
     ("gelu", {"n": 3001}, None, "sm_90"),
@@ -126,7 +126,7 @@ def test_counts_equal_those_of_the_trace(case: Any, shift: int) -> None:
     variables = {v.name: v for v in module.variables}
     variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}
     found = addresses.find(cfg, variables)
-    launched = Launched(cfg, found, variables, launch)
+    launched = KernelLaunch(cfg, found, variables, launch)
     counted = 0
     for access in found.accesses:
         if rule_of(access) is None:
@@ -173,7 +173,7 @@ def test_a_launch_of_many_blocks_costs_what_its_classes_cost() -> None:
     function = module.entries[0]
     cfg = build(function)
     found = addresses.find(cfg, {})
-    launched = Launched(cfg, found, {}, launch)
+    launched = KernelLaunch(cfg, found, {}, launch)
     blocks, warps = math.prod(launch.grid), launch.block[0] // 32
     for access in found.accesses:
         counted = launched.cost(access).counted

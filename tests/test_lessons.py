@@ -72,8 +72,8 @@ def test_the_lessons_hold_on_the_gpu(records: dict[str, dict[str, Any]]) -> None
 def test_predicted_beside_recorded(records: dict[str, dict[str, Any]], T: int) -> None:
     """HBM reads of flash attention, estimated from the kernel as it compiles here."""
     pytest.importorskip("triton")
-    from kanalyze.pipeline import Settings
-    from kanalyze.versus.running import Asked, compare
+    from kanalyze.analysis.versus.running import Asked, compare
+    from kanalyze.frontend.subject import Settings
 
     case = f"flash_attention-fp16-B1-H8-T{T}-D64-causal0"
     found = compare(Asked("flash_attention", Settings(settings={"B": 1, "H": 8, "T": T, "D": 64})))

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.memory import levels, placement, simulate
-from kanalyze.memory.levels import (
+from kanalyze.performance.cache_sim import levels, placement, simulate
+from kanalyze.performance.cache_sim.levels import (
     COUNTS,
     EVICTED,
     FABRIC,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kanalyze.names import decode, families
-from kanalyze.names.cpp import Source, read
-from kanalyze.names.decode import _read, _subjects
-from kanalyze.names.text import prepare
+from kanalyze.profiles.names import decode, families
+from kanalyze.profiles.names.cpp import Source, read
+from kanalyze.profiles.names.decode import _read, _subjects
+from kanalyze.profiles.names.text import prepare
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "names"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze.names import KernelName, decode
+from kanalyze.profiles.names import KernelName, decode
 
 DATA = Path(__file__).parent / "data" / "names"
 PREFIXES = {"function_prefix": "function", "fused_ops_prefix": "fused_ops"}

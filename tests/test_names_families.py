@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanalyze.names import decode
+from kanalyze.profiles.names import decode
 
 SHAPE = "cute::tuple<cute::C<{}>, cute::C<{}>, cute::C<{}> >"
 COLLECTIVE = (

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from kanalyze.names import decode, explain
-from kanalyze.names.decode import decode_uncached
+from kanalyze.profiles.names import decode, explain
+from kanalyze.profiles.names.decode import decode_uncached
 
 SECONDS = 3.0
 
@@ -103,7 +103,7 @@ def test_random_mixtures_never_raise() -> None:
 def test_the_process_survives_hostile_mangled_names() -> None:
     """A native demangler would overflow its stack here and take the process with it."""
     code = (
-        "from kanalyze.names import decode\n"
+        "from kanalyze.profiles.names import decode\n"
         "for text in ('_Z1f'+'P'*300000+'i', '_Z1fI'+'1aI'*300000, '_Z1f'+'Z'*300000):\n"
         "    assert decode(text).family == 'mangled'\n"
         "print('alive')\n"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kanalyze import decode
 from kanalyze.cli.app import cli
-from kanalyze.names.aten_ops import split_ops, ways_to_split
+from kanalyze.profiles.names.aten_ops import split_ops, ways_to_split
 
 QUESTIONS = Path(__file__).parents[1] / "samples" / "questions"
 

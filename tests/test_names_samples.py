@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze.names import FAMILIES, KEYS, decode, explain, families
-from kanalyze.names.cpp import Source, read
-from kanalyze.names.decode import _read, _subjects
-from kanalyze.names.text import prepare
+from kanalyze.profiles.names import FAMILIES, KEYS, decode, explain, families
+from kanalyze.profiles.names.cpp import Source, read
+from kanalyze.profiles.names.decode import _read, _subjects
+from kanalyze.profiles.names.text import prepare
 
 DATA = Path(__file__).parent / "data" / "names"
 NAMES = sorted(path.stem for path in DATA.glob("*.jsonl"))

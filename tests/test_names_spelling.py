@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze.names import Family, decode, explain, families
-from kanalyze.names import families as _families
-from kanalyze.names.cpp import Source, number, read, truth
-from kanalyze.names.decode import decode_uncached
-from kanalyze.names.families import GROUP
-from kanalyze.names.reading import Reading
+from kanalyze.profiles.names import Family, decode, explain, families
+from kanalyze.profiles.names import families as _families
+from kanalyze.profiles.names.cpp import Source, number, read, truth
+from kanalyze.profiles.names.decode import decode_uncached
+from kanalyze.profiles.names.families import GROUP
+from kanalyze.profiles.names.reading import Reading
 
 SPELLINGS = {
     "values": [
@@ -266,7 +266,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def _forget() -> None:
-    from kanalyze.names.families import _by_first
+    from kanalyze.profiles.names.families import _by_first
 
     _families.cache_clear()
     _by_first.cache_clear()

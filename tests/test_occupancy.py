@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import kanalyze
-from kanalyze.devices import Capability, capabilities, capability, device
+from kanalyze.devices.table import Capability, capabilities, capability, device
 from kanalyze.errors import UsageError
 from kanalyze.models.occupancy import Occupancy, occupancy
 

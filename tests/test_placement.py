@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanalyze.memory import placement
-from kanalyze.memory.placement import PAGE
+from kanalyze.performance.cache_sim import placement
+from kanalyze.performance.cache_sim.placement import PAGE
 
 
 def places(first: int, number: int, sets: int) -> np.ndarray:

@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 
-from kanalyze import Launch, Traffic, estimate, parse_ptx, predicted
-from kanalyze.devices import Device, device, devices
-from kanalyze.launch import LaunchParam
-from kanalyze.memory.parameters import machine
-from kanalyze.memory.results import COUNTERS
-from kanalyze.predicted import WHAT_IF
+from kanalyze import Launch, Traffic, estimate, parse_ptx
+from kanalyze.devices.table import Device, device, devices
+from kanalyze.launch.record import LaunchParam
+from kanalyze.performance import predict
+from kanalyze.performance.cache_sim.parameters import machine
+from kanalyze.performance.cache_sim.results import COUNTERS
+from kanalyze.performance.predict import WHAT_IF
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 COUNTER = {
@@ -115,10 +116,10 @@ def test_time() -> None:
     ratios = {}
     for case in CASES:
         measured = records()[case]["counters"]["gpu__time_duration.sum"] / 1000
-        predicted = estimated(case).time.predicted_us
-        assert predicted is not None
+        predict = estimated(case).time.predicted_us
+        assert predict is not None
         if measured > 20:
-            ratios[case] = predicted / measured
+            ratios[case] = predict / measured
     assert len(ratios) >= 8
     near = [case for case, ratio in ratios.items() if abs(ratio - 1) < 0.30]
     assert len(near) >= 0.8 * len(ratios), ratios
@@ -185,7 +186,7 @@ def test_what_depends_on_data_is_unknown() -> None:
 
 
 def test_a_device_of_which_a_fact_is_unknown_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    import kanalyze.estimating as estimating
+    import kanalyze.analysis.launch as estimating
 
     for fact in ("l2_bytes", "dram_gb_per_s", "clock_max_mhz"):
         less = dataclasses.replace(device("H200"), **{fact: None})
@@ -197,9 +198,9 @@ def test_a_device_of_which_a_fact_is_unknown_says_which(monkeypatch: pytest.Monk
 
 
 def test_without_machine_code_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kanalyze.machine import Machine
+    from kanalyze.kernel.resources import AssembledKernels
 
-    monkeypatch.setattr(Machine, "code", lambda self: "there is no assembler")
+    monkeypatch.setattr(AssembledKernels, "code", lambda self: "there is no assembler")
     record = records()["vector_add"]
     traffic = estimate(parse_ptx(record["ptx"]), Launch.from_record(record))
     assert traffic.counters["dram_read_bytes"] is None
@@ -313,7 +314,7 @@ def test_more_blocks_than_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None
     """2^18 blocks, simulated from the first eighth of them, and as a whole."""
     pytest.importorskip("triton")
     whole = a_launch(READ, (1 << 18, 1, 1), 1 << 30)
-    monkeypatch.setattr(predicted, "_MOST_BLOCKS", 1 << 15)
+    monkeypatch.setattr(predict, "_MOST_BLOCKS", 1 << 15)
     part = a_launch(READ, (1 << 18, 1, 1), 1 << 30)
     assert whole.counters["dram_read_bytes"] == part.counters["dram_read_bytes"] == 512 * (1 << 18)
     for name in COUNTERS:

@@ -86,7 +86,7 @@ def test_the_counter_itself():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_bundled_kernels(kernel, arch, tmp_path, monkeypatch):
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     text = compile_kernel(kernel, arch=arch).ptx

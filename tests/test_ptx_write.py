@@ -293,7 +293,7 @@ def test_texts_of_operands() -> None:
 )
 def test_bundled_kernels(path: Path, arch: str) -> None:
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     round_trip(compile_kernel(path.stem, arch=arch).ptx)
 

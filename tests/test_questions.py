@@ -19,10 +19,10 @@ import pytest
 from click.testing import CliRunner
 
 import kanalyze
-from kanalyze import tools
 from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, MissingToolError
 from kanalyze.sass import parse as sass_parse
+from kanalyze.toolchain import tools
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 ROOT = Path(__file__).parents[1]

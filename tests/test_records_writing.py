@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kanalyze import tools
 from kanalyze.errors import InputError
-from kanalyze.records.reading import read_records
-from kanalyze.records.writing import pack, relative, without_paths, write_record
+from kanalyze.measured.records.reading import read_records
+from kanalyze.measured.records.writing import pack, relative, without_paths, write_record
+from kanalyze.toolchain import tools
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "samples" / "h200_records" / "gelu_unaligned"
@@ -56,7 +56,7 @@ def test_the_same_records_give_the_same_archive(tmp_path: Path) -> None:
 
 def test_paths_of_the_machine_are_gone(shared_cache: Path, tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     compiled = compile_kernel("softmax", settings={"M": 5, "N": 77})
     folder = str(ROOT / "kernels")

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from kanalyze import analyze
-from kanalyze.report import as_json
-from kanalyze.report.document import Report
+from kanalyze.render import as_json
+from kanalyze.results.kernel import Report
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("shared_cache")

@@ -12,13 +12,14 @@ import pytest
 from rich.cells import cell_len
 
 from kanalyze import analyze
+from kanalyze.analysis.kernels import report_on
+from kanalyze.frontend.subject import Subject
 from kanalyze.models.counts import Traffic
-from kanalyze.pipeline import Subject, report_on
 from kanalyze.ptx.parse import parse_ptx
-from kanalyze.report import document as doc
-from kanalyze.report.layout import Page
-from kanalyze.report.listing_text import shortened
-from kanalyze.report.terminal import render
+from kanalyze.render.listing_text import shortened
+from kanalyze.render.terminal import render
+from kanalyze.results import kernel as doc
+from kanalyze.text.page import Page
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kanalyze import ttir
 from kanalyze.cli.app import cli
-from kanalyze.ttir import Place
+from kanalyze.frontend import ttir
+from kanalyze.frontend.ttir import Place
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

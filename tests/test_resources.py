@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kanalyze import ptxas_text, schemas
+from kanalyze import schemas
 from kanalyze.cli.app import cli
+from kanalyze.toolchain import ptxas_log
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -28,8 +29,8 @@ def run(*arguments: str, input: str | bytes | None = None) -> Result:
     return CliRunner().invoke(cli, ["resources", *arguments], input=input)
 
 
-def only(text: str) -> ptxas_text.Usage:
-    (usage,) = ptxas_text.read(text).usages
+def only(text: str) -> ptxas_log.Usage:
+    (usage,) = ptxas_log.read(text).usages
     return usage
 
 
@@ -56,13 +57,13 @@ def test_text_of_other_programs_in_between() -> None:
     noise = "[3/9] Building CUDA object a.cu.o\na.cu(7): warning #177-D: unused\nused 3 times\n"
     text = "".join(noise + line for line in kernel().splitlines(keepends=True))
     assert only(text).registers == 24
-    read = ptxas_text.read(text)
+    read = ptxas_log.read(text)
     assert (read.messages, read.unread) == ((), ())
 
 
 def test_a_log_folded_into_one_line_and_one_wrapped_behind_a_comma() -> None:
     text = kernel("void f<int>(float*)", 38, 64) + kernel("g", 12)
-    folded = ptxas_text.read(" ".join(text.split())).usages
+    folded = ptxas_log.read(" ".join(text.split())).usages
     assert [(u.name, u.registers, u.stack_bytes) for u in folded] == [
         ("void f<int>(float*)", 38, 64),
         ("g", 12, 0),
@@ -74,36 +75,36 @@ def test_a_log_folded_into_one_line_and_one_wrapped_behind_a_comma() -> None:
 def test_device_functions_and_the_order_of_statements() -> None:
     helper = PROPERTIES.format("helper", 8, 12, 16)
     for text in (helper + kernel(), kernel() + helper):
-        usages = {u.name: u for u in ptxas_text.read(text).usages}
+        usages = {u.name: u for u in ptxas_log.read(text).usages}
         assert (usages["k"].kernel, usages["k"].stack_bytes) == (True, 0)
         assert (usages["helper"].kernel, usages["helper"].spill_load_bytes) == (False, 16)
     inside = ENTRY.format("k") + helper + PROPERTIES.format("k", 4, 0, 0) + USED.format(9)
-    usages = {u.name: u for u in ptxas_text.read(inside).usages}
+    usages = {u.name: u for u in ptxas_log.read(inside).usages}
     assert (usages["k"].registers, usages["k"].stack_bytes) == (9, 4)
     assert usages["helper"].registers is None
 
 
 def test_several_architectures_and_repetitions() -> None:
     other = kernel(registers=30).replace("sm_80", "sm_90a")
-    read = ptxas_text.read(kernel() + other + kernel()).usages
+    read = ptxas_log.read(kernel() + other + kernel()).usages
     assert [(u.architecture, u.registers, u.times) for u in read] == [
         ("sm_80", 24, 2),
         ("sm_90a", 30, 1),
     ]
-    assert len(ptxas_text.read(kernel() + kernel(registers=25)).usages) == 2
+    assert len(ptxas_log.read(kernel() + kernel(registers=25)).usages) == 2
 
 
 def test_lines_of_several_processes() -> None:
     """As make -j mixes them: what stands right behind a function's properties is the function's."""
     a, b = kernel("a", 11, 8, 4).splitlines(True), kernel("b", 22, 16, 12).splitlines(True)
     for order in ([a[0], b[0], *a[1:], *b[1:]], [b[0], a[0], *a[1:], *b[1:]]):
-        usages = {u.name: u for u in ptxas_text.read("".join(order)).usages}
+        usages = {u.name: u for u in ptxas_log.read("".join(order)).usages}
         assert set(usages) == {"a", "b"}
         for name, registers, stack in (("a", 11, 8), ("b", 22, 16)):
             assert (usages[name].registers, usages[name].stack_bytes) == (registers, stack)
             assert usages[name].kernel
     old = ENTRY.format("a") + ENTRY.format("b") + "Used 3 registers\nUsed 4 registers\n"
-    read = ptxas_text.read(old)
+    read = ptxas_log.read(old)
     assert not read.usages
     assert "belongs to 'a' or to 'b'" in read.unread[0].reason
 
@@ -113,7 +114,7 @@ def test_old_sums_textures_and_what_is_not_known() -> None:
     usage = only(ENTRY.format("k") + f"ptxas info    : {used}\n")
     assert (usage.local_bytes, usage.shared_bytes, usage.textures) == (116, 84, 2)
     assert (usage.spill_store_bytes, usage.stack_bytes, usage.barriers) == (None, None, None)
-    read = ptxas_text.read(ENTRY.format("k") + "ptxas info    : Used 9 registers, 3 gizmos\n")
+    read = ptxas_log.read(ENTRY.format("k") + "ptxas info    : Used 9 registers, 3 gizmos\n")
     assert read.usages[0].registers == 9
     assert [(u.line, u.reason) for u in read.unread] == [
         (2, "of '3 gizmos' it is not known what it counts")
@@ -122,7 +123,7 @@ def test_old_sums_textures_and_what_is_not_known() -> None:
 
 def test_statements_that_belong_to_nothing() -> None:
     text = "ptxas info    : Used 9 registers\n    0 bytes stack frame\n" + ENTRY.format("cut")
-    read = ptxas_text.read(text)
+    read = ptxas_log.read(text)
     assert not read.usages
     assert [u.line for u in read.unread] == [1, 2, 3]
     assert "no function was named before" in read.unread[0].reason
@@ -139,7 +140,7 @@ def test_messages_go_to_the_function_that_they_name() -> None:
         "ptxas a.ptx, line 14; warning : Program is doing double precision computations.\n"
         "ptxas info    : 11 bytes gmem, 8 bytes cmem[4]\n"
     )
-    read = ptxas_text.read(text + kernel("other") + kernel())
+    read = ptxas_log.read(text + kernel("other") + kernel())
     of = {u.name: u.messages for u in read.usages}
     assert not of["other"]
     assert [m.severity for m in of["k"]] == ["info", "warning"]
@@ -175,7 +176,7 @@ Resource usage:
 
 
 def test_cuobjdump() -> None:
-    read = ptxas_text.read(DUMP.format(arch="sm_80", stack=0) + DUMP.format(arch="sm_90", stack=8))
+    read = ptxas_log.read(DUMP.format(arch="sm_80", stack=0) + DUMP.format(arch="sm_90", stack=8))
     old, new = read.usages
     assert (old.architecture, old.registers, old.shared_bytes) == ("sm_80", 40, 2048)
     assert (new.architecture, new.shared_bytes) == ("sm_90", 1024), "less the system's 1024"
@@ -193,7 +194,7 @@ def test_hostile_texts_take_linear_time() -> None:
         " Function " * 50_000,
         "\x00\x1b[31mptxas info    : Used 99999999999999999999999 registers",
     ):
-        assert not ptxas_text.read(text).usages
+        assert not ptxas_log.read(text).usages
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -287,7 +288,7 @@ def test_match() -> None:
 
 def test_ptx_and_cubin_files(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    from kanalyze import tools
+    from kanalyze.toolchain import tools
 
     right = json.loads((PTX / "expected.json").read_text("utf-8"))["ptxas"]
     ptx = PTX / "loops.sm_80.ptx"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from kanalyze import estimate, parse_ptx
-from kanalyze.address.parts import TooLargeError
-from kanalyze.launch import Launch, LaunchParam
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models import boxes, by_block, reuse
 from kanalyze.models.boxes import Run
 from kanalyze.models.footprint import Footprint
-from kanalyze.report import traffic_document as doc
-from kanalyze.report.traffic_terminal import render
+from kanalyze.render.traffic_terminal import render
+from kanalyze.results import traffic as doc
+from kanalyze.symbolic.parts import TooLargeError
 from tests.oracle.interpreter import run
 
 # ---------------------------------------------------------------- runs and lattices

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import pytest
 
 from kanalyze import Launch, estimate, parse_ptx
-from kanalyze.launch import LaunchParam
-from kanalyze.report import traffic_document as doc
-from kanalyze.tensormap import TensorMap
+from kanalyze.launch.record import LaunchParam
+from kanalyze.launch.tensor_map import TensorMap
+from kanalyze.results import traffic as doc
 from tests.test_reuse import check
 from tests.test_tensor_copies import (
     ENTRY,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kanalyze import estimate
-from kanalyze.devices import device
+from kanalyze.devices.table import device
+from kanalyze.frontend.subject import Settings
 from kanalyze.models.roofline import roofline
-from kanalyze.pipeline import Settings
-from kanalyze.report import traffic_document as doc
-from kanalyze.report.traffic_terminal import render
+from kanalyze.render.traffic_terminal import render
+from kanalyze.results import traffic as doc
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

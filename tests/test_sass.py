@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import tools
-from kanalyze.compile import Compiled, compile_kernel
+from kanalyze.frontend.compile import Compiled, compile_kernel
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import build
 from kanalyze.sass.crosscheck import compare
@@ -33,6 +32,7 @@ from kanalyze.sass.memory import memory_access
 from kanalyze.sass.parse import parse_sass
 from kanalyze.sass.registers import definitions, uses
 from kanalyze.sass.table import TABLE, branch_targets
+from kanalyze.toolchain import tools
 
 KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from kanalyze import tools
-from kanalyze.launch import Launch
+from kanalyze.counting.sass_launch import SassKernelLaunch
+from kanalyze.launch.record import Launch
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import SassCfg, build
 from kanalyze.sass.counts import before_join
 from kanalyze.sass.crosscheck import compare
 from kanalyze.sass.parse import parse_sass
-from kanalyze.sass_launched import SassLaunched
+from kanalyze.toolchain import tools
 
 RECORDS = Path(__file__).parents[1] / ".." / "shared" / "measured" / "h200"
 pytestmark = pytest.mark.skipif(
@@ -136,12 +136,12 @@ CASES: dict[str, Callable[[Case], Counts]] = {
 
 
 @lru_cache
-def loaded(name: str) -> tuple[Case, SassLaunched]:
+def loaded(name: str) -> tuple[Case, SassKernelLaunch]:
     record = json.loads((RECORDS / f"{name}.json").read_text("utf-8"))
     module = parse_sass(tools.disassemble((RECORDS / f"{name}.cubin").read_bytes()))
     cfg = build(module.functions[0])
     parameters = parse_ptx((RECORDS / f"{name}.ptx").read_text("utf-8")).entries[0].parameters
-    found = SassLaunched(cfg, module, parameters, Launch.from_record(record))
+    found = SassKernelLaunch(cfg, module, parameters, Launch.from_record(record))
     return Case(record, cfg), found
 
 

@@ -13,13 +13,13 @@ from functools import lru_cache
 
 import pytest
 
-from kanalyze import tools
-from kanalyze.launch import Launch, LaunchParam
+from kanalyze.counting.sass_launch import SassKernelLaunch
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import build
 from kanalyze.sass.counts import before_join
 from kanalyze.sass.parse import parse_sass
-from kanalyze.sass_launched import SassLaunched
+from kanalyze.toolchain import tools
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 GRID, BLOCK = 3, 160
@@ -136,14 +136,14 @@ def built(name: str, arch: str) -> tuple[str, str]:
     return text, tools.disassemble(tools.assemble(text, arch).cubin)
 
 
-def launched(name: str, arch: str, n: int, m: int) -> SassLaunched:
+def launched(name: str, arch: str, n: int, m: int) -> SassKernelLaunch:
     text, listing = built(name, arch)
     module = parse_sass(listing)
     values = (("out", 1 << 40), ("n", n), ("m", m))
     params = tuple(LaunchParam(key, "i32", value) for key, value in values)
     launch = Launch("k", (GRID, 1, 1), (BLOCK, 1, 1), params)
     (entry,) = parse_ptx(text).entries
-    return SassLaunched(build(module.functions[0]), module, entry.parameters, launch)
+    return SassKernelLaunch(build(module.functions[0]), module, entry.parameters, launch)
 
 
 def expected(case: Case, n: int, m: int) -> int:
@@ -233,7 +233,7 @@ def test_what_depends_on_data_is_unknown_and_the_rest_is_not(arch: str) -> None:
     params = tuple(LaunchParam(key, "i32", 1 << 40) for key in ("out", "n", "m"))
     launch = Launch("k", (GRID, 1, 1), (BLOCK, 1, 1), params)
     (entry,) = parse_ptx(text).entries
-    found = SassLaunched(build(module.functions[0]), module, entry.parameters, launch)
+    found = SassKernelLaunch(build(module.functions[0]), module, entry.parameters, launch)
     total = found.instructions_executed
     assert total.value is None
     assert total.reason is not None

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze import tools
-from kanalyze.address import accesses
-from kanalyze.address.loops import solve
-from kanalyze.address.reach import Reach
-from kanalyze.address.registers import Request, follow_code
-from kanalyze.address.sass_bits import logic
-from kanalyze.address.sass_isa import SassIsa
-from kanalyze.address.sass_places import ConstantLayout, parameter_places
-from kanalyze.address.value import Pool, Value, evaluate, leaves
 from kanalyze.ptx import cfg as ptx_cfg
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.parse import parse_sass
+from kanalyze.symbolic import accesses
+from kanalyze.symbolic.loops import solve
+from kanalyze.symbolic.reach import Reach
+from kanalyze.symbolic.registers import Request, follow_code
+from kanalyze.symbolic.sass_bits import logic
+from kanalyze.symbolic.sass_isa import SassIsa
+from kanalyze.symbolic.sass_places import ConstantLayout, parameter_places
+from kanalyze.symbolic.value import Pool, Value, evaluate, leaves
+from kanalyze.toolchain import tools
 
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from kanalyze import tools
-from kanalyze.address import accesses
-from kanalyze.launch import Launch, LaunchParam
-from kanalyze.launched import Launched
+from kanalyze.counting.ptx_launch import KernelLaunch
+from kanalyze.counting.sass_launch import SassKernelLaunch
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.ptx import cfg as ptx_cfg
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import build
 from kanalyze.sass.counts import access_class
 from kanalyze.sass.crosscheck import compare
 from kanalyze.sass.parse import parse_sass
-from kanalyze.sass_launched import SassLaunched
+from kanalyze.symbolic import accesses
+from kanalyze.toolchain import tools
 
 BUNDLED = Path(__file__).parent / "data" / "sass"
 BESIDE = Path(__file__).parents[1] / ".." / "shared" / "measured" / "h200"
@@ -57,7 +57,7 @@ every_record = pytest.mark.parametrize("name", [*RECORDS, *MORE, *MISSING])
 
 
 @lru_cache
-def loaded(name: str) -> tuple[SassLaunched, dict[str, int], str]:
+def loaded(name: str) -> tuple[SassKernelLaunch, dict[str, int], str]:
     if name in RECORDS:
         folder, text = BUNDLED, (BUNDLED / f"{name}.sass").read_text("utf-8")
     else:
@@ -66,11 +66,11 @@ def loaded(name: str) -> tuple[SassLaunched, dict[str, int], str]:
     (entry,) = parse_ptx((folder / f"{name}.ptx").read_text("utf-8")).entries
     launch = Launch.from_record(folder / f"{name}.json")
     counters = json.loads((folder / f"{name}.json").read_text("utf-8"))["counters"]
-    found = SassLaunched(build(module.functions[0]), module, entry.parameters, launch)
+    found = SassKernelLaunch(build(module.functions[0]), module, entry.parameters, launch)
     return found, counters, text
 
 
-def active(found: SassLaunched, name: str) -> int:
+def active(found: SassKernelLaunch, name: str) -> int:
     """Warps that execute an instruction of a class with a lane taking part."""
     total = 0
     for cost in found.accesses:
@@ -155,9 +155,9 @@ WAITS = "mbarrier|tensor memory"
 
 
 @lru_cache
-def of_bundled(number: int, arch: str) -> tuple[SassLaunched, Launched, Any]:
+def of_bundled(number: int, arch: str) -> tuple[SassKernelLaunch, KernelLaunch, Any]:
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     kernel, settings, dtype = SETTINGS[number]
     compiled = compile_kernel(kernel, arch=arch, settings=settings, dtype=dtype)
@@ -177,10 +177,10 @@ def of_bundled(number: int, arch: str) -> tuple[SassLaunched, Launched, Any]:
     (entry,) = ptx.entries
     variables = {v.name: v for v in ptx.variables}
     cfg = ptx_cfg.build(entry)
-    above = Launched(cfg, accesses.find(cfg, variables), variables, launch)
+    above = KernelLaunch(cfg, accesses.find(cfg, variables), variables, launch)
     module = parse_sass(tools.disassemble(compiled.cubin))
     (function,) = module.functions
-    below = SassLaunched(build(function), module, entry.parameters, launch)
+    below = SassKernelLaunch(build(function), module, entry.parameters, launch)
     return below, above, compare(entry, function)
 
 

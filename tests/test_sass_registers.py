@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import tools
-from kanalyze.compile import compile_kernel
+from kanalyze.frontend.compile import compile_kernel
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.parse import parse_sass
 from kanalyze.sass.registers import definitions, uses
+from kanalyze.toolchain import tools
 
 FILES = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}
 

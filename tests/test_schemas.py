@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kanalyze import schemas
 from kanalyze.cli.app import cli
-from kanalyze.report.document import SCHEMA
+from kanalyze.results.kernel import SCHEMA
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = pytest.mark.usefixtures("shared_cache")

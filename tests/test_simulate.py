@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.memory import levels, simulate
-from kanalyze.memory.levels import (
+from kanalyze.performance.cache_sim import levels, simulate
+from kanalyze.performance.cache_sim.levels import (
     COUNTS,
     FABRIC,
     HBM_READ,

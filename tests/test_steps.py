@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.address import parts
-from kanalyze.address.grid import BLOCK, THREAD, Condition, both, comparison, either, negate, spread
-from kanalyze.address.parts import Parts, TooLargeError
 from kanalyze.models import by_block, reuse
 from kanalyze.models.by_block import Placed
 from kanalyze.models.coalescing import SECTORS
 from kanalyze.models.warps import Occurrences, Rule, classes, count
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.grid import Condition, both, comparison, either, negate, spread
+from kanalyze.symbolic.parts import Parts, TooLargeError
+from kanalyze.symbolic.specials import BLOCK, THREAD
 
 NEVER = 1 << 60
 

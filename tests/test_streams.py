@@ -19,19 +19,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.address.grid import UnknownValueError
-from kanalyze.describe import Resources, Sources, describe
-from kanalyze.launch import Launch, LaunchParam
-from kanalyze.launched import Launched
-from kanalyze.memory import tiles
-from kanalyze.memory.streams import ATOMIC, READ, WRITE, Stream, coarser, stream
+from kanalyze.counting.ptx_launch import KernelLaunch
+from kanalyze.frontend.argument import Resources
+from kanalyze.kernel.describe import Sources, describe
+from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.warps import MixedError
+from kanalyze.performance.cache_sim import tiles
+from kanalyze.performance.cache_sim.streams import Stream, coarser, stream
+from kanalyze.performance.cache_sim.tiles import ATOMIC, READ, WRITE
 from kanalyze.ptx.parse import parse_ptx
+from kanalyze.symbolic.grid import UnknownValueError
 from tests.oracle.interpreter import Trace, parse, run
 
 pytest.importorskip("triton")
 
-from kanalyze.compile import compile_kernel
+from kanalyze.frontend.compile import compile_kernel
 from tests.test_launched import CASES, compiled_of, launch_of
 
 PLACE = 1 << 40
@@ -113,7 +115,7 @@ def of_block(given: Stream, block: int) -> Iterator[tuple[int, frozenset[int]]]:
 class Case:
     """A kernel in a launch, its stream, and what all its threads did."""
 
-    launched: Launched
+    launched: KernelLaunch
     staged: list[Any]
     text: str
     trace: Trace
@@ -129,7 +131,7 @@ def case_of(text: str, launch: Launch, values: list[Any], blocks: list[Any] | No
     found = describe(
         module, function, "k.ptx", {}, Resources(reason="not asked"), (), Sources(), False
     )
-    launched = Launched(found.cfg, found.found, found.variables, launch)
+    launched = KernelLaunch(found.cfg, found.found, found.variables, launch)
     x, y, z = launch.grid
     every = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     trace = run(text, function.name, launch.grid, launch.block, values, blocks or every)

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from kanalyze import Launch, parse_ptx
-from kanalyze.describe import Resources, Sources, describe
-from kanalyze.launch import LaunchParam
-from kanalyze.launched import Launched
-from kanalyze.memory.streams import ATOMIC, READ, WRITE, Stream, stream
-from kanalyze.tensormap import TensorMap
+from kanalyze.counting.ptx_launch import KernelLaunch
+from kanalyze.frontend.argument import Resources
+from kanalyze.kernel.describe import Sources, describe
+from kanalyze.launch.record import LaunchParam
+from kanalyze.launch.tensor_map import TensorMap
+from kanalyze.performance.cache_sim.streams import Stream, stream
+from kanalyze.performance.cache_sim.tiles import ATOMIC, READ, WRITE
 from tests.test_streams import of_block
 from tests.test_tensor_copies import (
     ENTRY,
@@ -33,7 +35,7 @@ def streamed(text: str, launch: Launch) -> Stream:
     found = describe(
         module, function, "k.ptx", {}, Resources(reason="not asked"), (), Sources(), False
     )
-    return stream(Launched(found.cfg, found.found, found.variables, launch), found.staged)
+    return stream(KernelLaunch(found.cfg, found.found, found.variables, launch), found.staged)
 
 
 def asked(given: Stream, block: int, kind: int) -> list[set[int]]:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from kanalyze import InputError, Launch, Traffic, parse_ptx
-from kanalyze.launch import LaunchParam
+from kanalyze.launch.record import LaunchParam
+from kanalyze.launch.tensor_map import TensorMap
 from kanalyze.models import tensor_boxes
-from kanalyze.tensormap import TensorMap
 from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -83,7 +83,7 @@ def compiled(kernel: str, signature: dict[str, str], constexprs: dict[str, int],
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from kanalyze.userfile import load
+    from kanalyze.frontend.user_file import load
 
     source = ASTSource(
         fn=getattr(load(KERNELS), kernel),
@@ -147,7 +147,7 @@ def test_a_copy_through_descriptors_of_the_host(arch: int) -> None:
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
 def test_a_copy_through_descriptors_that_the_kernel_makes(arch: str) -> None:
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     result = compile_kernel(
         f"{KERNELS}:device_copy", arch=arch, settings={"ROWS": 64, "COLS": 32},
@@ -199,7 +199,7 @@ def test_a_matrix_product_through_descriptors(arch: int) -> None:
 
 def test_a_descriptor_that_differs_over_the_launch_is_unknown_unless_assumed() -> None:
     pytest.importorskip("triton")
-    from kanalyze.compile import compile_kernel
+    from kanalyze.frontend.compile import compile_kernel
 
     result = compile_kernel(
         f"{KERNELS}:chosen_copy", settings={"ROWS": 64, "COLS": 32},

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import kanalyze
 from kanalyze import schemas
 from kanalyze.cli.app import cli
-from kanalyze.pipeline import Settings
+from kanalyze.frontend.subject import Settings
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 SOFTMAX = ["traffic", "softmax", "--set", "M=4096", "--set", "N=1024", "--arch", "sm_80",

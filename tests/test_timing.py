@@ -11,17 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import demanded, estimating, parse_ptx, read_records
-from kanalyze.devices import capability, device, devices
-from kanalyze.memory.parameters import machine
+from kanalyze import parse_ptx, read_records
+from kanalyze.analysis import launch as estimating
+from kanalyze.devices.table import capability, device, devices
+from kanalyze.measured.records.reading import Record
 from kanalyze.models import tensor
-from kanalyze.predicted import Given
+from kanalyze.performance import demand
+from kanalyze.performance.cache_sim.parameters import machine
+from kanalyze.performance.predict import Given
+from kanalyze.performance.timing import bounds, pipes
+from kanalyze.performance.timing.model import Demand, sm_work, times
 from kanalyze.ptx import ir
-from kanalyze.records.reading import Record
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.parse import parse_sass
-from kanalyze.timing import bounds, pipes
-from kanalyze.timing.model import Demand, sm_work, times
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT.parent / "shared" / "ptx" / "corpus.tar.gz"
@@ -228,7 +230,7 @@ def test_pipes_execute_what_the_counters_say(case: str) -> None:
     if any(runs.warps is None for runs in launch.code.block_runs.values()):
         pytest.skip("how often a part runs depends on data")
     number: Counter[str | None] = Counter()
-    for instruction, warps in demanded._executed(launch.code):
+    for instruction, warps in demand._executed(launch.code):
         number[pipes.pipe(instruction)] += warps
     number["fma"] += number["fma_heavy"]
     counters = recorded()[case].counters
@@ -348,7 +350,7 @@ def test_wavefronts_of_operands_equal_the_counter(case: str) -> None:
     assert launch is not None
     found = sum(
         tensor.operand_wavefronts(instruction) * warps / 4
-        for instruction, warps in demanded._tensor(launch.totals, launch.description.cfg)
+        for instruction, warps in demand._tensor(launch.totals, launch.description.cfg)
     )
     name = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum"
     assert found == recorded()[case].counters[name]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kanalyze import analyze, tools
+from kanalyze import analyze
 from kanalyze.errors import InputError, MissingToolError
+from kanalyze.toolchain import tools
 
 PTX = """\
 .version 7.0

@@ -16,9 +16,9 @@ from rich.cells import cell_len
 
 from kanalyze import Launch, Traffic, cache, estimate, schemas
 from kanalyze.cli.app import cli
-from kanalyze.memory import compiled
-from kanalyze.memory.results import COUNTERS
-from kanalyze.report.traffic_terminal import render
+from kanalyze.performance.cache_sim import compiled
+from kanalyze.performance.cache_sim.results import COUNTERS
+from kanalyze.render.traffic_terminal import render
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -178,7 +178,7 @@ def test_an_exact_estimate_needs_no_numba() -> None:
 
 COMPILED = """
 import numpy as np
-from kanalyze.memory import levels, simulate
+from kanalyze.performance.cache_sim import levels, simulate
 from tests.simulated import caches_of, chip_of, program_of
 chip = chip_of([0])
 program = program_of([[[(0, True, [(1, 15)])]]], work=5.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kanalyze import Launch, compile_kernel, parse_ptx
-from kanalyze.launch import LaunchParam
+from kanalyze.launch.record import LaunchParam
 from tests.counting import estimate
 
 COPY = """

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from kanalyze import estimate
+from kanalyze.analysis.versus.running import Asked, compare
 from kanalyze.cli.app import cli
-from kanalyze.devices import device
+from kanalyze.devices.table import device
 from kanalyze.errors import InputError
-from kanalyze.pipeline import Settings
-from kanalyze.report import traffic_plot
-from kanalyze.versus.running import Asked, compare
+from kanalyze.frontend.subject import Settings
+from kanalyze.render import traffic_plot
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

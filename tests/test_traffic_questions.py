@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from kanalyze import Launch, Traffic, UsageError, occupancy, parse_ptx, tools
-from kanalyze.launch import LaunchParam
-from kanalyze.pipeline import Settings
+from kanalyze import Launch, Traffic, UsageError, occupancy, parse_ptx
+from kanalyze.frontend.subject import Settings
+from kanalyze.launch.record import LaunchParam
+from kanalyze.toolchain import tools
 from tests.counting import estimate
 
 pytestmark = pytest.mark.usefixtures("shared_cache")

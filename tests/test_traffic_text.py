@@ -16,10 +16,10 @@ from rich.cells import cell_len
 
 from kanalyze import Launch, Traffic, estimate, parse_ptx, schemas
 from kanalyze.cli.app import cli
-from kanalyze.launch import LaunchParam
-from kanalyze.report import traffic_document as doc
-from kanalyze.report.traffic_rows import decimal, human
-from kanalyze.report.traffic_terminal import render
+from kanalyze.launch.record import LaunchParam
+from kanalyze.render.traffic_terminal import render
+from kanalyze.results import traffic as doc
+from kanalyze.text.numbers import decimal, human
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kanalyze.launch import Launch
+from kanalyze.launch.record import Launch
 from kanalyze.ptx.parse import parse_ptx
 from tests.counting import estimate
 

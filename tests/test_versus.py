@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from kanalyze import schemas
+from kanalyze.analysis.versus import baselines
+from kanalyze.analysis.versus.running import Asked, compare, growth, totals
 from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, UsageError
-from kanalyze.pipeline import Settings
-from kanalyze.report import comparison_document as doc
-from kanalyze.report.comparison_terminal import render
-from kanalyze.versus import baselines
-from kanalyze.versus.running import Asked, compare, growth, totals
+from kanalyze.frontend.subject import Settings
+from kanalyze.render.comparison_terminal import render
+from kanalyze.results import comparison as doc
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 ROOT = Path(__file__).parents[1]

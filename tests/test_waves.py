@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kanalyze
-from kanalyze.devices import devices
+from kanalyze.devices.table import devices
 from kanalyze.errors import UsageError
 from kanalyze.models.occupancy import occupancy
 from kanalyze.models.waves import waves

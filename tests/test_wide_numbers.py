@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kanalyze.address import parts
-from kanalyze.address.grid import Grid, UnknownValueError, spread
-from kanalyze.address.value import Pool, Value
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.grid import Grid, UnknownValueError, spread
+from kanalyze.symbolic.value import Pool, Value
 
 THREADS = 64
 MOD = 1 << 64

@@ -15,6 +15,7 @@ import click
 
 from kanalyze.cli import output
 from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest
+from kanalyze.text.safe import escaped
 
 COMMANDS = {
     "ptx": "The annotated assembly report of kernels.",
@@ -168,8 +169,8 @@ def report_error(error: KanalyzeError, kind: str = "error") -> None:
         if spot is not None:
             before = " " * min(spot.window.start, len(spot.text))
             text = before + output.pictured(spot.text[spot.window])
-            spot = SourceSpot(output.escaped(spot.file), spot.line, spot.column, text)
-        file = output.escaped(error.file) if error.file else None
+            spot = SourceSpot(escaped(spot.file), spot.line, spot.column, text)
+        file = escaped(error.file) if error.file else None
         error = InputError(error.message, spot, file)
     output.say(str(error), kind)
 
@@ -184,7 +185,7 @@ def report_errors(errors: Iterable[InputError], kind: str = "error") -> None:
             report_error(error, kind)
     for file, count in counts.items():
         if count > MOST_MESSAGES:
-            output.say(f"{output.escaped(file)}: and {count - MOST_MESSAGES:,} more", kind)
+            output.say(f"{escaped(file)}: and {count - MOST_MESSAGES:,} more", kind)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -12,9 +12,10 @@ import click
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
 from kanalyze.errors import UsageError
+from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.bench.cases import Request
+    from kanalyze.measured.bench.cases import Request
 
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
@@ -110,12 +111,12 @@ def command(
       kanalyze bench matmul_relu --set BLOCK_M=64,128 --set num_stages=2,3,4 --dry-run
       kanalyze bench --all --no-counters
     """
-    from kanalyze.bench import cases as bench_cases
+    from kanalyze.measured.bench import cases as bench_cases
 
     requests = _requests(targets, everything, values, dtype, plan)
     found = bench_cases.expand(requests)
     if dry_run:
-        from kanalyze.bench import summary
+        from kanalyze.measured.bench import summary
 
         _deliver(summary.planned(found, Path(folder)), format_, color)
         return 0
@@ -132,7 +133,7 @@ def _requests(
     dtype: str | None,
     plan: Path | None,
 ) -> list[Request]:
-    from kanalyze.bench.cases import Request, read_plan
+    from kanalyze.measured.bench.cases import Request, read_plan
 
     if sum((bool(targets), everything, plan is not None)) != 1:
         raise UsageError("give TARGETs, or --all, or --plan FILE")
@@ -142,18 +143,18 @@ def _requests(
         return read_plan(plan)
     dtypes = tuple(t.strip() for t in dtype.split(",")) if dtype else ()
     if everything:
-        from kanalyze import kernelfile
+        from kanalyze.frontend import kernel_file
 
         if values:
             raise UsageError("--set needs TARGETs: names differ between kernels")
-        return [Request(tuple(kernelfile.bundled()), dtypes, checks=True)]
+        return [Request(tuple(kernel_file.bundled()), dtypes, checks=True)]
     return [Request(targets, dtypes, values=dict(values))]
 
 
 def _run(
     found: list[Any], folder: str, format_: str, color: str, pack: str | None, asked: dict[str, Any]
 ) -> int:
-    from kanalyze.bench import gpu, run, summary
+    from kanalyze.measured.bench import gpu, run, summary
 
     machine = gpu.machine()
     where = Path(folder)
@@ -163,7 +164,7 @@ def _run(
         output.say(note, "note")
     _deliver(document, format_, color)
     if pack is not None:
-        from kanalyze.records.writing import pack as pack_records
+        from kanalyze.measured.records.writing import pack as pack_records
 
         count = pack_records(where, Path(pack))
         output.say(f"{count} records packed into {pack}")
@@ -180,12 +181,12 @@ def _run(
 
 def _deliver(document: dict[str, Any], format_: str, color: str) -> None:
     if format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(document), None)
         return
-    from kanalyze.report import bench_terminal
-    from kanalyze.report.layout import Page
+    from kanalyze.render import bench_terminal
+    from kanalyze.text.page import Page
 
     page = Page(output.width_for(None, False))
     planned = document["device"] is None
@@ -206,7 +207,7 @@ class _Progress:
         if sys.stderr.isatty():
             filled = 24 * done // total
             bar = "#" * filled + "." * (24 - filled)
-            text = f"{what} [{bar}] {done}/{total}  {output.escaped(last)}"[:100]
+            text = f"{what} [{bar}] {done}/{total}  {escaped(last)}"[:100]
             sys.stderr.write(f"\r{text:<100}" + ("\n" if done == total else ""))
             sys.stderr.flush()
         elif done == total or now - self.said > self._EVERY_S:

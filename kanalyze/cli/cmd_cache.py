@@ -7,6 +7,7 @@ import json
 import click
 
 from kanalyze.cli import options, output
+from kanalyze.text.safe import escaped
 
 
 @click.command("cache")
@@ -36,7 +37,7 @@ def command(clear: bool, format_: str, color: str, file: str | None) -> None:
     if format_ == "json":
         text = json.dumps(data, indent=1)
     else:
-        text = f"{output.escaped(str(data['folder']))}\n{_size(cache.size())}"
+        text = f"{escaped(str(data['folder']))}\n{_size(cache.size())}"
         if freed is not None:
             text += f" left, {_size(freed)} freed"
     output.deliver(text, file)

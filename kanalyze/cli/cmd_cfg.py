@@ -13,16 +13,18 @@ import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
+from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.describe import Argument, Description, Sources
     from kanalyze.errors import InputError
+    from kanalyze.frontend.argument import Argument
+    from kanalyze.frontend.subject import Subject
+    from kanalyze.kernel.describe import Description, Sources
     from kanalyze.models.branches import Branch
-    from kanalyze.pipeline import Subject
     from kanalyze.ptx import ir
     from kanalyze.ptx.export import FlowGraph
-    from kanalyze.report import document as doc
-    from kanalyze.report.layout import Page
+    from kanalyze.results import kernel as doc
+    from kanalyze.text.page import Page
 
 _LONGEST = 400
 
@@ -87,11 +89,11 @@ def command(
     elif format_ == "graphml":
         output.deliver(export.graphml([graph.flow for graph in graphs]), file)
     elif format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(_document(graphs, skipped)), file)
     elif graphs:
-        from kanalyze.report.layout import Page
+        from kanalyze.text.page import Page
 
         to_file = file not in (None, "-")
         page = Page(output.width_for(width, to_file))
@@ -130,9 +132,9 @@ def _read(
 ) -> tuple[list[_Graph], list[dict[str, object]], int]:
     """Read a target: its graphs, what could not be read, and the exit code."""
     from kanalyze.cli.app import report_errors
-    from kanalyze.describe import Sources
     from kanalyze.errors import UsageError, nearest
-    from kanalyze.pipeline import errors_of
+    from kanalyze.frontend.subject import errors_of
+    from kanalyze.kernel.describe import Sources
 
     graphs: list[_Graph] = []
     skipped: list[dict[str, object]] = []
@@ -159,14 +161,15 @@ def _read(
                 f"there is no kernel '{name}' in what was read: {nearest(name, known)}"
             )
     if not graphs:
-        output.say(f"{output.escaped(target)}: there is no kernel in it", "warning")
+        output.say(f"{escaped(target)}: there is no kernel in it", "warning")
     return graphs, skipped, exit_code
 
 
 def _subjects(target: str, options: shared.TargetOptions) -> Iterator[Subject]:
     from kanalyze.errors import UsageError
-    from kanalyze.inputs import is_pipe
-    from kanalyze.pipeline import Subject, read_ptx, subjects_of
+    from kanalyze.frontend.files import is_pipe
+    from kanalyze.frontend.subject import Subject
+    from kanalyze.frontend.targets import read_ptx, subjects_of
     from kanalyze.ptx.parse import parse_ptx_modules
 
     if not target:
@@ -186,9 +189,10 @@ def _subjects(target: str, options: shared.TargetOptions) -> Iterator[Subject]:
 
 
 def _graph(subject: Subject, function: ir.Function, sources: Sources) -> _Graph:
-    from kanalyze.describe import Resources, describe
+    from kanalyze.frontend.argument import Resources
+    from kanalyze.frontend.subject import arguments_of
+    from kanalyze.kernel.describe import describe
     from kanalyze.models.branches import branches
-    from kanalyze.pipeline import arguments_of
     from kanalyze.ptx.export import flow_graph
 
     arguments = arguments_of(subject, function, subject.launch)
@@ -230,9 +234,9 @@ def _conditions(
     function: ir.Function,
 ) -> tuple[str | None, ...]:
     """The conditions of branches as text; None where they hold something unknown."""
-    from kanalyze.address.bits import Bits
-    from kanalyze.address.readable import Reader
-    from kanalyze.address.value import unknown_reasons
+    from kanalyze.symbolic.bits import Bits
+    from kanalyze.symbolic.readable import Reader
+    from kanalyze.symbolic.value import unknown_reasons
 
     extents = dict(zip(("tid.x", "tid.y", "tid.z"), _extents(function) or (), strict=False))
     loops = sorted(described.cfg.loops, key=lambda loop: loop.header)
@@ -344,7 +348,7 @@ def _function(graph: _Graph) -> dict[str, Any]:
 
 
 def _show(page: Page, graph: _Graph) -> None:
-    from kanalyze.report.layout import plural
+    from kanalyze.text.page import plural
 
     flow = graph.flow
     counted = [

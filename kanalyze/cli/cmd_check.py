@@ -13,9 +13,9 @@ from kanalyze.cli import options, output
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
-    from kanalyze.checking import document as doc
-    from kanalyze.records.metrics import Metric
-    from kanalyze.records.reading import Record, Skipped
+    from kanalyze.measured.records.metrics import Metric
+    from kanalyze.measured.records.reading import Record, Skipped
+    from kanalyze.results import check as doc
 
 _MANY = 20
 """Records from which on progress is shown."""
@@ -71,7 +71,8 @@ def command(
       kanalyze check out/ --counter estimate --plot errors.svg
       kanalyze check out/gelu_64M.json --details
     """
-    from kanalyze.checking import plotting, running, summary
+    from kanalyze.measured.check import running, summary
+    from kanalyze.render import check_plot, figures
 
     if not records:
         raise UsageError("give a RECORD, a folder or an archive of them (see --help)")
@@ -83,7 +84,7 @@ def command(
         if not set(summary.metrics_named([name])) & set(metrics):
             raise UsageError(f"--max-error {name}: --counter leaves nothing of it to compare")
     if plot is not None:
-        plotting.check_suffix(plot)
+        figures.check_suffix(plot)
     found, skipped, failed = _read(records)
     chosen = running.of_purpose(found, purpose)
     if found and not chosen:
@@ -94,7 +95,7 @@ def command(
     if launches or format_ == "json":
         _deliver(check, format_, color, width, pager, file, details)
     if plot is not None and launches:
-        plotting.plot(check, plot)
+        check_plot.plot(check, plot)
     for bound in check.bounds:
         if bound.found_percent is None and bound.held:
             output.say(f"--max-error: nothing to compare for {bound.counter}", "warning")
@@ -108,7 +109,7 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
     """The records, what was left out (already said), and whether a path could not be read."""
     from kanalyze.cli.app import report_error, report_errors
     from kanalyze.errors import InputError
-    from kanalyze.records.reading import read_records
+    from kanalyze.measured.records.reading import read_records
 
     found: list[Record] = []
     skipped: list[Skipped] = []
@@ -133,7 +134,7 @@ def _compare(
     records: list[Record], metrics: tuple[Metric, ...], jobs: int
 ) -> tuple[list[doc.CheckedLaunch], bool]:
     """The launches that were compared, in the order of the records, and whether it was stopped."""
-    from kanalyze.checking.running import compared
+    from kanalyze.measured.check.running import compared
 
     done: dict[int, doc.CheckedLaunch] = {}
     stopped = False
@@ -149,9 +150,9 @@ def _compare(
 
 def _faults(check: doc.Check) -> int:
     """Say faults of kanalyze's; the exit code."""
-    from kanalyze.checking.running import faults
     from kanalyze.cli.app import report_error
     from kanalyze.errors import InputError
+    from kanalyze.measured.check.running import faults
 
     code = 0
     for file, message in faults(check.launches):
@@ -170,18 +171,18 @@ def _deliver(
     details: bool,
 ) -> None:
     if format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(check.to_dict()), file)
     elif format_ == "csv":
-        from kanalyze.checking import as_csv
+        from kanalyze.render import check_csv
 
-        output.deliver(as_csv.render(check), file)
+        output.deliver(check_csv.render(check), file)
     else:
-        from kanalyze.checking import as_text
+        from kanalyze.render import check_text
 
         to_file = file not in (None, "-")
-        text = as_text.render(
+        text = check_text.render(
             check,
             width=output.width_for(width, to_file),
             color=output.use_color(color, None if to_file else sys.stdout),

@@ -13,9 +13,10 @@ import click
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
 from kanalyze.errors import InputError
+from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.compile import Compiled
+    from kanalyze.frontend.compile import Compiled
 
 
 @click.command("compile")
@@ -51,11 +52,11 @@ def command(
     for note in result.notes:
         output.say(note, "note")
     if format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(_plain(result, paths)), None)
         return
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
     page = Page(output.width_for(None, False))
     page.line((shared.facts_of(result), "dim"), hang=2)
@@ -67,12 +68,12 @@ def command(
         hang=2,
     )  # fmt: skip
     output.deliver(page.text(output.use_color(color, sys.stdout)), None)
-    output.deliver("".join(f"{output.escaped(str(path))}\n" for path in paths), None)
+    output.deliver("".join(f"{escaped(str(path))}\n" for path in paths), None)
 
 
 def _plain(result: Compiled, paths: list[Path]) -> dict[str, Any]:
     return {
-        "schema": "kanalyze.compile/1",
+        "schema": "kanalyze.frontend.compile/1",
         "name": result.name,
         "kernel": result.kernel,
         "arch": result.arch,

@@ -14,7 +14,7 @@ from kanalyze.cli import options, output
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
-    from kanalyze.decoding.document import Report
+    from kanalyze.profiles.document import Report
 
 _LONG = 50 << 20
 """Bytes of input from which on a progress bar is shown."""
@@ -80,7 +80,7 @@ def command(
       kanalyze decode --explain ampere_sgemm_128x128_nn
       nsys stats --format csv report.nsys-rep | kanalyze decode - --format json
     """
-    from kanalyze.decoding.session import Session, Wanted
+    from kanalyze.analysis.profile import Session, Wanted
 
     if not (files or names or explain):
         raise UsageError("give a FILE, a folder, - or --name NAME (see 'kanalyze decode --help')")
@@ -94,9 +94,9 @@ def command(
     if explain and not files and not names and (findings.ignore or findings.fail_on):
         raise click.UsageError("--ignore and --fail-on are about profiles, not about --explain")
     if explain and not files and not names and format_ == "text":
-        from kanalyze.decoding.explaining import explained
-        from kanalyze.dumps.source import clean
-        from kanalyze.names import decode
+        from kanalyze.profiles.names import decode
+        from kanalyze.profiles.readers.source import clean
+        from kanalyze.render.name_text import explained
 
         text = explained([decode(clean(name)) for name in explain], width=columns, color=color_on)
         output.deliver(text, file, pager)
@@ -127,23 +127,25 @@ def _rendered(
     report: Report, format_: str, width: int, color: bool, top: int | None, details: bool
 ) -> str:
     if format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         return dumps(report.to_dict())
     if format_ in ("csv", "markdown"):
-        from kanalyze.decoding import tables
+        from kanalyze.render import profile_tables
 
-        return tables.csv_text(report) if format_ == "csv" else tables.markdown(report)
-    from kanalyze.decoding import as_text
+        return (
+            profile_tables.csv_text(report) if format_ == "csv" else profile_tables.markdown(report)
+        )
+    from kanalyze.render import profile_text
 
-    return as_text.render(report, width=width, color=color, top=top, details=details)
+    return profile_text.render(report, width=width, color=color, top=top, details=details)
 
 
 def _enrich(files: tuple[str, ...], out: str, progress: Callable[[str, int], None] | None) -> int:
     """Write the enriched trace; the exit code."""
     from kanalyze.cli.app import report_error
-    from kanalyze.decoding.enrich import enrich
     from kanalyze.errors import InputError
+    from kanalyze.profiles.enrich import enrich
 
     if len(files) != 1 or files[0] == "-" or Path(files[0]).is_dir():
         raise UsageError("--enrich takes one file, a Chrome trace")
@@ -171,7 +173,7 @@ def _progress(files: tuple[str, ...]) -> Iterator[Callable[[str, int], None] | N
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from kanalyze.report.safe import escaped
+    from kanalyze.text.safe import escaped
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
                TimeRemainingColumn())  # fmt: skip

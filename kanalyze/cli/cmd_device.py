@@ -13,8 +13,8 @@ import click
 from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
-    from kanalyze.devices import Capability, Compared, Device, Fact
-    from kanalyze.report.layout import Page
+    from kanalyze.devices.table import Capability, Compared, Device, Fact
+    from kanalyze.text.page import Page
 
 UNITS = {
     "_gb_per_s": "GB/s",
@@ -81,10 +81,10 @@ def command(
       kanalyze device --fits 147456
       kanalyze device --calibrate -o mine.toml
     """
-    from kanalyze import devices
+    from kanalyze.devices import table as devices
     from kanalyze.errors import UsageError
-    from kanalyze.report.as_json import dumps
-    from kanalyze.report.layout import Page
+    from kanalyze.render.as_json import dumps
+    from kanalyze.text.page import Page
 
     if bool(name) + compare + measure + calibrate + (fits is not None) > 1:
         raise UsageError("give NAME, --lecture, --measure, --calibrate or --fits, not both")
@@ -143,7 +143,7 @@ def command(
 
 def _fitting(shared_bytes: int) -> dict[str, Any]:
     """Which compute capabilities have room for a block's shared memory."""
-    from kanalyze.devices import SHARED_WITHOUT_OPT_IN_BYTES, devices, shared_limits
+    from kanalyze.devices.table import SHARED_WITHOUT_OPT_IN_BYTES, devices, shared_limits
 
     return {
         "shared_bytes": shared_bytes,
@@ -193,7 +193,7 @@ def _fact(fact: Fact) -> dict[str, Any]:
 
 
 def _plain(found: Device) -> dict[str, Any]:
-    from kanalyze.devices import DEVICE_FACTS
+    from kanalyze.devices.table import DEVICE_FACTS
 
     return {
         "name": found.name,
@@ -207,7 +207,7 @@ def _plain(found: Device) -> dict[str, Any]:
 
 def _unknown(found: Device) -> list[tuple[str, str]]:
     """What is not known of a GPU and of its compute capability, and why."""
-    from kanalyze.devices import CAPABILITY_FACTS, DEVICE_FACTS, NO_SOURCE
+    from kanalyze.devices.table import CAPABILITY_FACTS, DEVICE_FACTS, NO_SOURCE
 
     capability = [key for key in CAPABILITY_FACTS if key not in found.capability.facts]
     return [
@@ -275,7 +275,7 @@ def _show_facts(page: Page, facts: Mapping[str, Fact]) -> None:
 
 
 def _show_device(page: Page, found: Device, sources: Mapping[str, str]) -> None:
-    from kanalyze.devices import DEVICE_FACTS
+    from kanalyze.devices.table import DEVICE_FACTS
 
     page.line((found.name, "title"), (f" ({found.capability.name})", ""))
     _show_facts(page, {k: found.facts[k] for k in DEVICE_FACTS if k in found.facts})

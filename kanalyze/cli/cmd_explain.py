@@ -12,7 +12,7 @@ from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
     from kanalyze.findings.catalogue import Rule
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
 
 @click.command("explain")
@@ -30,14 +30,14 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
       kanalyze explain bank-conflicts
     """
     from kanalyze.findings import catalogue
-    from kanalyze.report.as_json import dumps
+    from kanalyze.render.as_json import dumps
 
     chosen = [catalogue.rule(id_) for id_ in ids] or list(catalogue.rules())
     if format_ == "json":
         data = {"schema": "kanalyze.explain/1", "rules": [_plain(r) for r in chosen], "unknown": []}
         output.deliver(dumps(data), file)
         return
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))

@@ -10,8 +10,8 @@ import click
 from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
-    from kanalyze.kernelfile import KernelFile
-    from kanalyze.report.layout import Page
+    from kanalyze.frontend.kernel_file import KernelFile
+    from kanalyze.text.page import Page
 
 
 @click.command("list")
@@ -27,15 +27,15 @@ def command(format_: str, color: str, file: str | None) -> None:
     Example:
       kanalyze list
     """
-    from kanalyze import kernelfile
-    from kanalyze.report.as_json import dumps
+    from kanalyze.frontend import kernel_file
+    from kanalyze.render.as_json import dumps
 
-    kernels = [_plain(kernel) for kernel in kernelfile.bundled().values()]
+    kernels = [_plain(kernel) for kernel in kernel_file.bundled().values()]
     if format_ == "json":
         data = {"schema": "kanalyze.list/1", "kernels": kernels, "unknown": []}
         output.deliver(dumps(data), file)
         return
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))

@@ -10,9 +10,9 @@ import click
 from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
-    from kanalyze.devices import Capability
+    from kanalyze.devices.table import Capability
     from kanalyze.models.occupancy import Occupancy
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
 
 @click.command("occupancy")
@@ -57,10 +57,10 @@ def command(
     Example:
       kanalyze occupancy --threads 128 --registers 160 --device B200
     """
-    from kanalyze.devices import capability
+    from kanalyze.devices.table import capability
     from kanalyze.errors import UsageError
     from kanalyze.models.occupancy import occupancy
-    from kanalyze.report.as_json import dumps
+    from kanalyze.render.as_json import dumps
 
     if device is None and arch is None:
         raise UsageError(
@@ -82,7 +82,7 @@ def command(
         data = {"schema": "kanalyze.occupancy/1", **result.to_dict(), "unknown": unknown}
         output.deliver(dumps(data), file)
         return
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))

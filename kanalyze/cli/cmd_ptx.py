@@ -76,7 +76,7 @@ def command(
     """
     from kanalyze.cli import annotating, reading
     from kanalyze.findings.running import Wanted
-    from kanalyze.report.annotations import Found
+    from kanalyze.render.annotations import Found
 
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
@@ -92,13 +92,13 @@ def command(
         for finding in getattr(kernel, "findings", ())
     ]
     if format_ == "json":
-        from kanalyze.report import as_json
+        from kanalyze.render import as_json
 
         output.deliver(as_json.render(result.report), file)
     elif format_ in annotating.FORMATS:
         output.deliver(annotating.render(found, format_), file)
     elif result.report.kernels or result.report.functions:
-        from kanalyze.report import terminal
+        from kanalyze.render import terminal
 
         to_file = file not in (None, "-")
         text = terminal.render(

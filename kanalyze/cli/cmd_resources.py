@@ -14,7 +14,7 @@ from kanalyze.cli import options, output
 from kanalyze.errors import InputError, KanalyzeError, UsageError
 
 if TYPE_CHECKING:
-    from kanalyze.ptxas_text import Message, Text, Usage
+    from kanalyze.toolchain.ptxas_log import Message, Text, Usage
 
 EXIT_PASSED = 1
 _FATAL = ("error", "fatal")
@@ -57,7 +57,7 @@ def command(
       make 2>&1 | kanalyze resources - --max-registers 128 --max-spills 0
     """
     from kanalyze.cli.app import report_error
-    from kanalyze.report import resources_text
+    from kanalyze.render import resources_text
 
     if not files:
         raise UsageError("give a FILE, or - for standard input (see 'kanalyze resources --help')")
@@ -122,7 +122,7 @@ def _chosen(text: Text, wanted: re.Pattern[str] | None, sort: str) -> Text:
     """The functions asked for, in the order asked for."""
     from dataclasses import replace
 
-    from kanalyze.report.resources_text import shown_name, spilled
+    from kanalyze.render.resources_text import shown_name, spilled
 
     chosen = [
         u
@@ -146,7 +146,8 @@ def _read(name: str) -> Text:
     Raises:
         KanalyzeError: it cannot be read, assembled or taken apart.
     """
-    from kanalyze import cubin, ptxas_text, tools
+    from kanalyze.sass import cubin
+    from kanalyze.toolchain import ptxas_log, tools
 
     if name == "-":
         data = output.standard_input_bytes()
@@ -162,19 +163,19 @@ def _read(name: str) -> Text:
             return tools.usages_of_cubin(data)
         except InputError as error:
             raise InputError(error.message, file=name) from None
-    text = ptxas_text.decoded(data)
+    text = ptxas_log.decoded(data)
     if re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) and re.search(
         r"^\s*\.target\s", text, re.MULTILINE
     ):
         return tools.usages_of_ptx(text, name)
-    return ptxas_text.read(text)
+    return ptxas_log.read(text)
 
 
 def _text(
     texts: list[tuple[str, Text]], width: int | None, color: str, pager: bool, file: str | None
 ) -> None:
-    from kanalyze.report.layout import Page
-    from kanalyze.report.resources_text import show, shown_name, unknown
+    from kanalyze.render.resources_text import show, shown_name, unknown
+    from kanalyze.text.page import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(width, to_file))
@@ -199,8 +200,8 @@ def _json(
     failed: list[tuple[Usage, str]],
     file: str | None,
 ) -> None:
-    from kanalyze.report.as_json import dumps
-    from kanalyze.report.resources_text import unknown
+    from kanalyze.render.as_json import dumps
+    from kanalyze.render.resources_text import unknown
 
     rows = [(name, usage) for name, text in texts for usage in text.usages]
     data = {
@@ -228,7 +229,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _plain(name: str, usage: Usage) -> dict[str, Any]:
-    from kanalyze.report.resources_text import notes, shown_name
+    from kanalyze.render.resources_text import notes, shown_name
 
     return {
         "file": name,

@@ -11,11 +11,12 @@ import click
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
 from kanalyze.cli.comparing import Compared, compare_options
+from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.compile import Compiled
-    from kanalyze.launch import Launch
-    from kanalyze.memory.calibration import Calibration
+    from kanalyze.frontend.compile import Compiled
+    from kanalyze.launch.record import Launch
+    from kanalyze.performance.cache_sim.calibration import Calibration
     from kanalyze.ptx import ir
 
 
@@ -24,19 +25,19 @@ def _factors(
 ) -> dict[str, float]:
     """``hbm=2x`` as a name and a factor."""
     from kanalyze.errors import UsageError, nearest
-    from kanalyze.predicted import WHAT_IF
+    from kanalyze.performance.predict import WHAT_IF
 
     found: dict[str, float] = {}
     for text in given:
         name, _, factor = text.partition("=")
         if name not in WHAT_IF:
-            raise UsageError(f"--what-if {output.escaped(text)}: {nearest(name, list(WHAT_IF))}")
+            raise UsageError(f"--what-if {escaped(text)}: {nearest(name, list(WHAT_IF))}")
         try:
             found[name] = float(factor.removesuffix("x"))
         except ValueError:
             found[name] = 0.0
         if not 1e-3 <= found[name] <= 1e3:
-            raise UsageError(f"--what-if {output.escaped(text)}: expected a factor, as {name}=2x")
+            raise UsageError(f"--what-if {escaped(text)}: expected a factor, as {name}=2x")
     return found
 
 
@@ -143,10 +144,10 @@ def command(
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
     from kanalyze.cli import annotating
-    from kanalyze.report.annotations import Found
+    from kanalyze.render.annotations import Found
 
     if plot is not None:
-        from kanalyze.report import figures
+        from kanalyze.render import figures
 
         figures.check_suffix(plot)
     if compared:
@@ -165,7 +166,7 @@ def command(
         compared.deliver(comparison, format_, color, width, pager, file)
         compared.plot(comparison, plot)
         return code
-    from kanalyze.estimating import estimate
+    from kanalyze.analysis.launch import estimate
 
     measured = _calibration(calibration)
     launch = options.launch()
@@ -186,14 +187,14 @@ def command(
     )
     _used(calibration, traffic.device)
     if format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(traffic.to_dict()), file)
     elif format_ in annotating.FORMATS:
         seen = [Found(f, traffic.kernel, traffic.file) for f in traffic.findings]
         output.deliver(annotating.render(seen, format_), file)
     else:
-        from kanalyze.report import traffic_terminal
+        from kanalyze.render import traffic_terminal
 
         to_file = file not in (None, "-")
         text = traffic_terminal.render(
@@ -204,7 +205,7 @@ def command(
         )
         output.deliver(text, file, pager)
     if plot is not None:
-        from kanalyze.report import traffic_plot
+        from kanalyze.render import traffic_plot
 
         traffic_plot.roofline(traffic, plot)
     failed = findings.exit_code(f.severity for f in traffic.findings)
@@ -215,7 +216,7 @@ def _calibration(file: str | None) -> Calibration | None:
     """The measured parameters in a file."""
     if file is None:
         return None
-    from kanalyze.memory import calibration
+    from kanalyze.performance.cache_sim import calibration
 
     return calibration.read(file)
 
@@ -245,7 +246,7 @@ def _read(
     if machine_code or _is_ptx(target):
         if launch is None:
             raise UsageError(
-                f"{output.escaped(target)}: no launch is known: give --launch RECORD.json, an "
+                f"{escaped(target)}: no launch is known: give --launch RECORD.json, an "
                 'object with "kernel", "grid", "block" and "params" in the order of the PTX '
                 '({"name", "type": "i32", "value"}; a pointer: {"name", "type": "*fp32", '
                 '"address"})'
@@ -257,14 +258,14 @@ def _read(
 
 
 def _cubin_beside(target: str) -> Path | None:
-    from kanalyze.inputs import beside
+    from kanalyze.frontend.files import beside
 
     return beside(Path(target)).cubin if target != "-" else None
 
 
 def _is_ptx(target: str) -> bool:
     """Whether a target is PTX text: standard input, or a file that is no Python file."""
-    from kanalyze.inputs import is_pipe
+    from kanalyze.frontend.files import is_pipe
 
     if target == "-" or is_pipe(target) or target.endswith(".ptx"):
         return True
@@ -274,7 +275,8 @@ def _is_ptx(target: str) -> bool:
 def _module(target: str, options: shared.TargetOptions, lenient: bool) -> tuple[ir.Module, int]:
     from kanalyze.cli.app import report_errors
     from kanalyze.errors import InputError
-    from kanalyze.pipeline import errors_of, read_ptx
+    from kanalyze.frontend.subject import errors_of
+    from kanalyze.frontend.targets import read_ptx
     from kanalyze.ptx.parse import parse_ptx_modules
 
     if target == "-":

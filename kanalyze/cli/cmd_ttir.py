@@ -12,7 +12,7 @@ from kanalyze.cli import options as shared
 from kanalyze.cli import output
 
 if TYPE_CHECKING:
-    from kanalyze.ttir import Ttir
+    from kanalyze.frontend.ttir import Ttir
 
 
 @click.command("ttir")
@@ -40,7 +40,7 @@ def command(
       kanalyze ttir softmax
       kanalyze ttir my.py:add --signature "*fp32, *fp32, i32" --format json
     """
-    from kanalyze import ttir
+    from kanalyze.frontend import ttir
     from kanalyze.source import SourceFile
 
     result = shared.compiled(shared.compilable(target, options, "ttir"), options)
@@ -49,7 +49,7 @@ def command(
     base = int(result.metadata.get("loc_column_base", 1))
     report = ttir.read(result.ttir, result.name, result.arch, shown, notes, base)
     if format_ == "json":
-        from kanalyze.report.as_json import dumps
+        from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(report.to_dict()), file)
         return
@@ -60,8 +60,8 @@ def command(
 
 
 def _text(report: Ttir, width: int, color: bool) -> str:
-    from kanalyze.report.layout import Page
     from kanalyze.source import SourceFile
+    from kanalyze.text.page import Page
 
     page = Page(width)
     page.line((report.kernel, "title"), (f"   TTIR · {report.file}", ""))

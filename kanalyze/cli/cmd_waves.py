@@ -12,7 +12,7 @@ from kanalyze.cli import options, output
 if TYPE_CHECKING:
     from kanalyze.models.tiling import Tiling
     from kanalyze.models.waves import Waves
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
 
 @click.command("waves")
@@ -49,11 +49,11 @@ def command(
       kanalyze waves --blocks 160 --device B200
       kanalyze waves --gemm 1793x1792 --tile 256x128 --device "A100 SXM 80GB"
     """
-    from kanalyze.devices import device as find
+    from kanalyze.devices.table import device as find
     from kanalyze.errors import UsageError
     from kanalyze.models.tiling import tiling
     from kanalyze.models.waves import waves
-    from kanalyze.report.as_json import dumps
+    from kanalyze.render.as_json import dumps
 
     if device is not None and sms is not None:
         raise UsageError("give --device or --sms, not both")
@@ -85,7 +85,7 @@ def command(
         }
         output.deliver(dumps(data), file)
         return
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
@@ -104,7 +104,7 @@ def _extents(text: str, option: str) -> list[int]:
 
 
 def _show(page: Page, result: Waves, name: str | None, product: Tiling | None) -> None:
-    from kanalyze.report.layout import plural
+    from kanalyze.text.page import plural
 
     where = f"{name}, " if name else ""
     what = plural(result.blocks, "block")
@@ -149,7 +149,7 @@ def _show(page: Page, result: Waves, name: str | None, product: Tiling | None) -
 
 def _show_product(page: Page, product: Tiling) -> None:
     """What both kinds of quantisation cost together, why, and sizes near by that cost less."""
-    from kanalyze.report.layout import plural
+    from kanalyze.text.page import plural
 
     page.line(
         ("  together    ", "label"),

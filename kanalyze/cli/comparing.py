@@ -14,8 +14,8 @@ from kanalyze.cli import options as shared
 from kanalyze.cli import output
 
 if TYPE_CHECKING:
-    from kanalyze.memory.calibration import Calibration
-    from kanalyze.report.comparison_document import Comparison
+    from kanalyze.performance.cache_sim.calibration import Calibration
+    from kanalyze.results.comparison import Comparison
 
 _MOST_VALUES = 100
 
@@ -41,7 +41,7 @@ class Compared:
     def plot(self, found: Comparison, file: str | None) -> None:
         """Draw a comparison over sizes."""
         if file is not None:
-            from kanalyze.report import traffic_plot
+            from kanalyze.render import traffic_plot
 
             traffic_plot.sweep(found, file)
 
@@ -55,9 +55,9 @@ class Compared:
         simulate: bool,
     ) -> tuple[Comparison, int]:
         """Compare; the result, and the exit code. What went wrong with a launch has been said."""
+        from kanalyze.analysis.versus.running import Asked, compare
         from kanalyze.cli.app import report_error
         from kanalyze.errors import KanalyzeError, UsageError
-        from kanalyze.versus.running import Asked, compare
 
         if target is None:
             raise UsageError("--versus and --over compile a kernel: give a TARGET")
@@ -91,11 +91,11 @@ class Compared:
     ) -> None:
         """Write a comparison as text or JSON."""
         if format_ == "json":
-            from kanalyze.report.as_json import dumps
+            from kanalyze.render.as_json import dumps
 
             output.deliver(dumps(found.to_dict()), file)
             return
-        from kanalyze.report import comparison_terminal
+        from kanalyze.render import comparison_terminal
 
         to_file = file not in (None, "-")
         text = comparison_terminal.render(

@@ -10,7 +10,7 @@ from kanalyze.cli import output
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
-    from kanalyze.report.layout import Page
+    from kanalyze.text.page import Page
 
 
 def measured(page: Page) -> dict[str, Any]:
@@ -19,9 +19,9 @@ def measured(page: Page) -> dict[str, Any]:
     Raises:
         MissingToolError: there is no GPU.
     """
-    from kanalyze import devices
-    from kanalyze.bench import gpu, measure
-    from kanalyze.report.measured_terminal import measured_text
+    from kanalyze.devices import table as devices
+    from kanalyze.measured.bench import gpu, measure
+    from kanalyze.render.measured_terminal import measured_text
 
     machine = gpu.machine()
     try:
@@ -42,9 +42,9 @@ def calibrated() -> tuple[str, dict[str, Any]]:
         MissingToolError: there is no GPU.
         UsageError: the device table does not know the GPU.
     """
-    from kanalyze import devices
-    from kanalyze.bench import calibrate, calibrating, gpu
-    from kanalyze.memory import calibration
+    from kanalyze.devices import table as devices
+    from kanalyze.measured.bench import calibrate, calibrating, gpu
+    from kanalyze.performance.cache_sim import calibration
 
     machine = gpu.machine()
     device = devices.device(machine.device)

@@ -14,9 +14,9 @@ from kanalyze.errors import UsageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from kanalyze.compile import Compiled
-    from kanalyze.launch import Launch
-    from kanalyze.pipeline import Settings
+    from kanalyze.frontend.compile import Compiled
+    from kanalyze.frontend.subject import Settings
+    from kanalyze.launch.record import Launch
 
 Command = Callable[..., Any]
 DEFAULT_ARCH = "sm_90"
@@ -35,8 +35,8 @@ class TargetOptions:
     record: str | None
 
     def compile_settings(self) -> Settings:
-        """The same as `kanalyze.pipeline.Settings`."""
-        from kanalyze.pipeline import Settings
+        """The same as `kanalyze.analysis.kernels.Settings`."""
+        from kanalyze.frontend.subject import Settings
 
         return Settings(
             arch=self.arch or DEFAULT_ARCH,
@@ -63,8 +63,8 @@ class TargetOptions:
         """The launch record that ``--launch`` names."""
         if self.record is None:
             return None
-        from kanalyze.inputs import is_pipe
-        from kanalyze.launch import Launch
+        from kanalyze.frontend.files import is_pipe
+        from kanalyze.launch.record import Launch
 
         is_pipe(self.record)  # refuses devices that have no end
         return Launch.from_record(self.record)
@@ -362,8 +362,8 @@ def compilable(target: str, options: TargetOptions, command: str) -> str:
 
 def compiled(target: str, options: TargetOptions) -> Compiled:
     """Compile a target with the options given."""
-    from kanalyze.inputs import is_pipe
-    from kanalyze.pipeline import compiled_for
+    from kanalyze.frontend.files import is_pipe
+    from kanalyze.frontend.targets import compiled_for
 
     is_pipe(target)  # refuses devices that have no end, and names that are too long
     return compiled_for(target, options.compile_settings())

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kanalyze.errors import InputError
-from kanalyze.report.safe import escaped as escaped
-from kanalyze.report.safe import is_hostile
+from kanalyze.text.safe import escaped, is_hostile
 
 PIPED_WIDTH = 100
 _ASCII = str.maketrans(

@@ -13,25 +13,21 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from kanalyze import cubin, cuda, inputs
-from kanalyze.assuming import parse
+from kanalyze.analysis.kernels import FAULT, report_on
 from kanalyze.cli import output
 from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.findings.running import Wanted
-from kanalyze.launch import Launch
-from kanalyze.pipeline import (
-    FAULT,
-    Subject,
-    errors_of,
-    launch_for,
-    of_machine_code,
-    read_ptx,
-    report_on,
-    subjects_of,
-)
-from kanalyze.report import document as doc
+from kanalyze.frontend import cuda
+from kanalyze.frontend import files as inputs
+from kanalyze.frontend.subject import Subject, errors_of, launch_for
+from kanalyze.frontend.targets import of_machine_code, read_ptx, subjects_of
+from kanalyze.launch.assumptions import parse
+from kanalyze.launch.record import Launch
+from kanalyze.results import kernel as doc
+from kanalyze.sass import cubin
+from kanalyze.text.safe import escaped
 
 STANDARD_INPUT = "<stdin>"
 _STANDARD_INPUTS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
@@ -122,13 +118,13 @@ def read(
             trouble.exit_code = max([trouble.exit_code, *codes])
     for subject in subjects:
         if not subject.bare and not any(f.body is not None for f in subject.module.entries):
-            output.say(f"{output.escaped(subject.file)}: there is no kernel in it", "warning")
+            output.say(f"{escaped(subject.file)}: there is no kernel in it", "warning")
     progress.total = len(files) + len(subjects)
     report = report_on(progress.over(subjects, lambda subject: subject.file), listing, sass, wanted)
     progress.close()
     for fault in report.skipped:
         if fault.reason.startswith(FAULT):
-            output.say(output.escaped(f"{fault.file}:{fault.line}: {fault.reason}"), "error")
+            output.say(escaped(f"{fault.file}:{fault.line}: {fault.reason}"), "error")
             trouble.exit_code = max(trouble.exit_code, InputError.exit_code)
     report = dataclasses.replace(report, skipped=(*trouble.skipped, *report.skipped))
     return Result(report, trouble.exit_code)
@@ -283,7 +279,7 @@ class Progress:
         columns = shutil.get_terminal_size().columns
         share = min(1.0, self.done / max(1, self.total))
         bar = "#" * round(20 * share)
-        text = f"[{bar:<20}] {self.done}/{self.total}  {output.escaped(name)}"
+        text = f"[{bar:<20}] {self.done}/{self.total}  {escaped(name)}"
         sys.stderr.write(f"\r\x1b[K{text[: columns - 1]}")
         sys.stderr.flush()
 

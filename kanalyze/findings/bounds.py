@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
-    from kanalyze.report.traffic_document import Traffic
+    from kanalyze.results.traffic import Traffic
 
 LAUNCH = 0.5
 """Share of the time from which a launch is mostly the launch itself."""

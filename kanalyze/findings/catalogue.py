@@ -15,7 +15,7 @@ from kanalyze.errors import UsageError, nearest
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
     from kanalyze.findings.profile import Profile
-    from kanalyze.report.document import Finding
+    from kanalyze.results.kernel import Finding
 
 RULES: tuple[str, ...] = (
     "offset-wraps",

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kanalyze.findings.facts import words
+
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
 
@@ -36,18 +38,6 @@ def settings(**values: object) -> Change:
     """A change of constexprs and options (``num_warps``, ``num_stages``, ``maxnreg``)."""
     changes = {"settings": values}
     return Change(words(changes), changes)
-
-
-def words(changes: Mapping[str, Any]) -> str:
-    """Arguments of `Facts.again` as one writes them: ``BLOCK=64, num_warps=8``."""
-    parts = []
-    for name, value in changes.items():
-        if isinstance(value, Mapping):
-            between = " " if name == "facts" else "="
-            parts += [f"{key}{between}{item}" for key, item in value.items()]
-        else:
-            parts.append("another source" if name == "source" else f"{name}={value}")
-    return ", ".join(parts)
 
 
 def tiles(facts: Facts) -> dict[str, int]:

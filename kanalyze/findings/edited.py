@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from kanalyze import ttir
 from kanalyze.findings.facts import Facts
+from kanalyze.frontend import ttir
 
 
 def with_keyword(

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kanalyze.address.accesses import AccessValue
-from kanalyze.compile import Compiled
-from kanalyze.contents import arrays_of
-from kanalyze.describe import Argument, Description, Resources, Sources, describe
+from kanalyze.counting.bindings import arrays_of
+from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.errors import KanalyzeError
 from kanalyze.findings import ignoring
 from kanalyze.findings.budget import Budget, SpentError
-from kanalyze.findings.changes import words
-from kanalyze.launch import Launch
-from kanalyze.launched import Launched
+from kanalyze.frontend.argument import Argument, Resources
+from kanalyze.frontend.compile import Compiled
+from kanalyze.kernel.describe import Description, Sources, describe
+from kanalyze.launch.record import Launch
 from kanalyze.models import lanes
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.ptx.parse import parse_ptx_modules
-from kanalyze.report import document as doc
-from kanalyze.report.traffic_document import Traffic
+from kanalyze.results import kernel as doc
+from kanalyze.results.traffic import Traffic
+from kanalyze.symbolic.accesses import AccessValue
 
 if TYPE_CHECKING:
-    from kanalyze.devices import Device
-    from kanalyze.machine import Machine
-    from kanalyze.pipeline import Subject
-    from kanalyze.sass_section import Code
-    from kanalyze.totals import Totals
+    from kanalyze.devices.table import Device
+    from kanalyze.frontend.subject import Subject
+    from kanalyze.kernel.resources import AssembledKernels
+    from kanalyze.sass.code import Code
+    from kanalyze.traffic.totals import Totals
 
 NO_SOURCE = "there is no source to compile again, only its PTX"
 """Why a change was not tried."""
@@ -61,7 +61,7 @@ class Facts:
     subject: Subject
     function: ir.Function
     description: Description
-    machine: Machine
+    machine: AssembledKernels
     resources: Resources
     arguments: dict[str, Argument]
     launch: Launch | None
@@ -120,14 +120,14 @@ class Facts:
         return self.machine.code() if self.with_code else "it was not asked for (--no-sass)"
 
     @cached_property
-    def launched(self) -> Launched | None:
+    def launched(self) -> KernelLaunch | None:
         """The kernel with its launch: what each access costs."""
         if self.totals is not None:
             return self.totals.launched
         if self.launch is None:
             return None
         found = self.description
-        return Launched(found.cfg, found.found, found.variables, self.launch)
+        return KernelLaunch(found.cfg, found.found, found.variables, self.launch)
 
     # ------------------------------------------------------------ places
 
@@ -193,8 +193,8 @@ class Facts:
 
         A launch that was given fits no other compilation: there is none then.
         """
-        from kanalyze.machine import Machine
-        from kanalyze.pipeline import Subject, arguments_of, launch_for
+        from kanalyze.frontend.subject import Subject, arguments_of, launch_for
+        from kanalyze.kernel.resources import AssembledKernels
 
         (module,) = parse_ptx_modules(compiled.ptx, f"{compiled.name}.ptx")
         (function,) = [f for f in module.entries if f.name == compiled.name]
@@ -202,7 +202,7 @@ class Facts:
             Subject(module, module.name, compiled, notes=compiled.notes),
             assume=self.subject.assume,
         )
-        machine = Machine(subject)
+        machine = AssembledKernels(subject)
         resources = machine(function.name)
         launch = None if self.subject.launch is not None else launch_for(subject, function)
         arguments = arguments_of(subject, function, launch)
@@ -233,3 +233,15 @@ class Facts:
 def _ordered(value: Any) -> Any:
     """The same for two mappings that differ in the order of their items."""
     return sorted(value.items()) if isinstance(value, dict) else value
+
+
+def words(changes: Mapping[str, Any]) -> str:
+    """Arguments of `Facts.again` as one writes them: ``BLOCK=64, num_warps=8``."""
+    parts = []
+    for name, value in changes.items():
+        if isinstance(value, Mapping):
+            between = " " if name == "facts" else "="
+            parts += [f"{key}{between}{item}" for key, item in value.items()]
+        else:
+            parts.append("another source" if name == "source" else f"{name}={value}")
+    return ", ".join(parts)

@@ -9,14 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from kanalyze.address.accesses import AccessValue
-from kanalyze.address.value import Value, leaves
 from kanalyze.findings.facts import Facts
 from kanalyze.models import apart, coalescing
 from kanalyze.models.apart import Form, Lanes, Place
 from kanalyze.models.warps import Counted
-from kanalyze.report import document as doc
-from kanalyze.totals import ideal_sectors
+from kanalyze.results import kernel as doc
+from kanalyze.symbolic.accesses import AccessValue
+from kanalyze.symbolic.value import Value, leaves
+from kanalyze.traffic.totals import ideal_sectors
 
 KINDS = ("load", "store", "async_copy")
 _WARP_IN_X = (1024, 1, 1)  # a block whose extents are not known: lanes run along x
@@ -142,7 +142,8 @@ class Group:
 
     @property
     def ideal(self) -> int | None:
-        """Sectors that the same lanes would touch in a row, over the launch; `kanalyze.totals`."""
+        """Sectors that the same lanes would touch in a row, over the launch;
+        `kanalyze.traffic.totals`."""
         return total(ideal_sectors(c, self.size) if c is not None else None for c in self.counts)
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Finding, Proof, Source
+from kanalyze.results.kernel import Finding, Proof, Source
 
 _HINTS = ("multiple_of", "max_contiguous")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kanalyze.errors import nearest
-from kanalyze.findings import catalogue
 from kanalyze.source import SourceFile
 
 _SAID = re.compile(r"(?<!\w)kanalyze:\s*ignore(?:\s*\[([^\[\]]*)\]|(?![\w\[])(?!\s*\[))", re.I)
@@ -49,12 +47,3 @@ def said(texts: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
 def left_out(id_: str, texts: Iterable[str]) -> bool:
     """Whether some comments leave a finding out."""
     return any(ids is None or id_ in ids for ids in said(texts))
-
-
-def unknown_ids(texts: Iterable[str]) -> list[str]:
-    """What is wrong with ids in some comments, in words."""
-    named = {id_ for ids in said(texts) if ids is not None for id_ in ids}
-    return [
-        f"'kanalyze: ignore[{id_}]' leaves nothing out: {nearest(id_, catalogue.RULES)}"
-        for id_ in sorted(named - set(catalogue.RULES))
-    ]

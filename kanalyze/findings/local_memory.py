@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kanalyze.address.accesses import AccessValue
-from kanalyze.address.value import Value
 from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
-from kanalyze.report.document import Source
+from kanalyze.results.kernel import Source
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.memory import memory_access
+from kanalyze.symbolic.accesses import AccessValue
+from kanalyze.symbolic.value import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.compile import grid_with
 from kanalyze.errors import KanalyzeError
 from kanalyze.findings import bounds, trying
 from kanalyze.findings.changes import Change, resized, tiles
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import Traffic
+from kanalyze.frontend.compile import grid_with
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import Traffic
 
 
 def with_other_tiles(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kanalyze.decoding.collect import Collector
-from kanalyze.decoding.document import Finding, Row
-from kanalyze.findings import catalogue
+from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.document import Row
 
 WORTH = 0.05
 """Share of the time below which nothing is said."""
-_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True)
@@ -27,29 +25,6 @@ class Profile:
     rows: list[Row]
     collector: Collector
     total_us: float
-
-
-def findings_of(
-    rows: list[Row], collector: Collector, ignore: Collection[str] = ()
-) -> list[Finding]:
-    """What the rules find in a profile, the most important first.
-
-    Args:
-        rows: the kernels that are shown.
-        collector: everything that was read.
-        ignore: ids of findings that are left out.
-    """
-    total = collector.total.time_us
-    if not total or not rows:
-        return []
-    profile = Profile(rows, collector, total)
-    found = [
-        finding
-        for rule in catalogue.rules()
-        if rule.check_profile is not None and rule.id not in ignore
-        for finding in rule.check_profile(profile)
-    ]
-    return sorted(found, key=lambda f: (_ORDER[f.severity], -f.numbers.get("share", 0.0)))
 
 
 def sums(rows: Iterable[Row]) -> tuple[int, float]:

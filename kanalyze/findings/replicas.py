@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.address.accesses import AccessValue
 from kanalyze.findings import grouping, trying, widening
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import Facts
@@ -19,7 +18,8 @@ from kanalyze.findings.grouping import Group
 from kanalyze.models import apart
 from kanalyze.models.apart import Place
 from kanalyze.models.lanes import WARP
-from kanalyze.report.document import Finding
+from kanalyze.results.kernel import Finding
+from kanalyze.symbolic.accesses import AccessValue
 
 _MOST_CONSTEXPRS = 4  # that are tried as the size of the block
 

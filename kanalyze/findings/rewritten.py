@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from kanalyze import sass_section, tools
 from kanalyze.errors import KanalyzeError
 from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
+from kanalyze.sass.code import Code, read_code
 from kanalyze.sass.memory import memory_access
+from kanalyze.toolchain import tools
 
 
 def with_opcodes(facts: Facts, opcodes: Mapping[int, tuple[str, str]]) -> str:
@@ -28,13 +29,13 @@ def assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | str:
         return "the file holds several modules"
     try:
         made = tools.assemble(text, of_triton=facts.compiled is not None)
-        code = sass_section.read_code(made.cubin, "assembled anew")
+        code = read_code(made.cubin, "assembled anew")
     except KanalyzeError as error:
         return str(error)
     return counted(code, facts.function)
 
 
-def counted(code: sass_section.Code, function: ir.Function) -> Counter[tuple[str, str]]:
+def counted(code: Code, function: ir.Function) -> Counter[tuple[str, str]]:
     """Accesses of a kernel in its machine code, by space and kind."""
     found: Counter[tuple[str, str]] = Counter()
     for mine in code.module.functions:

@@ -6,8 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kanalyze.errors import nearest
 from kanalyze.findings import catalogue, ignoring
-from kanalyze.report.document import Finding, Unknown
+from kanalyze.findings.profile import Profile
+from kanalyze.profiles import document as profile_doc
+from kanalyze.profiles.collect import Collector
+from kanalyze.results.kernel import Finding, Unknown
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
@@ -41,6 +45,29 @@ def of_launch(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[U
     return _run(facts, wanted, lambda rule: [rule.check_kernel, rule.check_launch])
 
 
+def of_profile(
+    rows: list[profile_doc.Row], collector: Collector, ignore: Collection[str] = ()
+) -> list[profile_doc.Finding]:
+    """What the rules find in a profile, the most important first.
+
+    Args:
+        rows: the kernels that are shown.
+        collector: everything that was read.
+        ignore: ids of findings that are left out.
+    """
+    total = collector.total.time_us
+    if not total or not rows:
+        return []
+    profile = Profile(rows, collector, total)
+    found = [
+        finding
+        for rule in catalogue.rules()
+        if rule.check_profile is not None and rule.id not in ignore
+        for finding in rule.check_profile(profile)
+    ]
+    return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), -f.numbers.get("share", 0.0)))
+
+
 def _run(
     facts: Facts,
     wanted: Wanted,
@@ -61,7 +88,7 @@ def _run(
             mine = [f for check in checks(rule) if check is not None for f in check(facts)]
             said = [(f, facts.comments(f)) for f in mine]
             found += [(rule, f) for f, texts in said if not ignoring.left_out(rule.id, texts)]
-            odd |= {what for _, texts in said for what in ignoring.unknown_ids(texts)}
+            odd |= {what for _, texts in said for what in unknown_ids(texts)}
         except Exception as error:
             fault(rule, error)
     proven: list[Finding] = []
@@ -101,3 +128,12 @@ def _order(finding: Finding) -> tuple[int, float]:
     saved = finding.saves.get("time_us", 0.0) * 1e9
     saved += finding.saves.get("bytes", 0.0) + finding.saves.get("l1_bytes", 0.0)
     return SEVERITIES.index(finding.severity), -saved
+
+
+def unknown_ids(texts: Iterable[str]) -> list[str]:
+    """What is wrong with ids in some comments, in words."""
+    named = {id_ for ids in ignoring.said(texts) if ids is not None for id_ in ids}
+    return [
+        f"'kanalyze: ignore[{id_}]' leaves nothing out: {nearest(id_, catalogue.RULES)}"
+        for id_ in sorted(named - set(catalogue.RULES))
+    ]

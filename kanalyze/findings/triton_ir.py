@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kanalyze import ttir
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Source
+from kanalyze.frontend import ttir
+from kanalyze.results.kernel import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from kanalyze.findings.changes import Change
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Proof
-from kanalyze.report.traffic_document import Traffic
+from kanalyze.results.kernel import Proof
+from kanalyze.results.traffic import Traffic
 
 _WORTH = 0.05  # of the time: the model ranks configurations of a kernel no better
 _LEAST_US = 1.0  # less is what launches of one kernel differ by

@@ -12,7 +12,7 @@ from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.models import coalescing
-from kanalyze.report.document import Finding, Proof, Source
+from kanalyze.results.kernel import Finding, Proof, Source
 
 WIDEST = 16
 """Bytes of the widest access of a thread that every GPU has."""

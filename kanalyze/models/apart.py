@@ -18,9 +18,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from kanalyze.address.parts import Array
-from kanalyze.address.value import Value, evaluate, leaves
 from kanalyze.models.lanes import WARP
+from kanalyze.symbolic.parts import Array
+from kanalyze.symbolic.value import Value, evaluate, leaves
 
 _BASES = (1 << 12, 3 << 12)  # of arguments: products with indices stay within 32 bits
 

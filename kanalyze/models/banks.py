@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanalyze.address.parts import Array
-from kanalyze.models.warps import WARP, Lanes, Rule
+from kanalyze.models.features import Lanes
+from kanalyze.models.warps import WARP, Rule
+from kanalyze.symbolic.parts import Array
 
 BANKS = 32
 WORD = 4

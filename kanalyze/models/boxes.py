@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kanalyze.address.parts import Array, TooLargeError
+from kanalyze.symbolic.parts import Array, TooLargeError
 
 _MOST_BOXES = 1 << 12
 _FEW_RUNS = 1 << 14

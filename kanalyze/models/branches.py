@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from kanalyze.address.arithmetic import Array
-from kanalyze.address.loops import Solved
-from kanalyze.address.transfer import warp_uniform
-from kanalyze.address.value import Value, evaluate_op, in_order, unknown_reasons
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.instructions import is_terminator
+from kanalyze.symbolic.arithmetic import Array
+from kanalyze.symbolic.loops import Solved
+from kanalyze.symbolic.ptx_transfer import warp_uniform
+from kanalyze.symbolic.value import Value, evaluate_op, in_order, unknown_reasons
 
 DIVERGENT, WARP, BLOCK, UNKNOWN = "divergent", "warp", "block", "unknown"
 KINDS = (DIVERGENT, WARP, BLOCK, UNKNOWN)
@@ -63,7 +63,7 @@ def branches(cfg: Cfg, solved: Solved, extents: Extents | None = None) -> tuple[
 
     Args:
         cfg: the control-flow graph.
-        solved: its branch conditions (`kanalyze.address.loops.solve`).
+        solved: its branch conditions (`kanalyze.symbolic.loops.solve`).
         extents: threads of a block along x, y and z, where the PTX says them.
     """
     if extents is not None and not 0 < extents[0] * extents[1] * extents[2] <= _LARGEST_BLOCK:

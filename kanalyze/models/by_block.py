@@ -8,19 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from kanalyze.address import parts
-from kanalyze.address.grid import BLOCK, THREAD, Condition
-from kanalyze.address.parts import Array, Parts, Term, TooLargeError, array_of
 from kanalyze.models.cutting import cut, cut_condition
 from kanalyze.models.features import Feature, axes_along, made
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.warps import (
-    ANYWHERE,
-    Counter,
-    MixedError,
-    Occurrences,
-    classes,
-)
+from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences, classes
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.grid import Condition
+from kanalyze.symbolic.parts import Array, Parts, Term, TooLargeError, array_of
+from kanalyze.symbolic.specials import BLOCK, THREAD
 
 _MOST_LANES = 1 << 22
 

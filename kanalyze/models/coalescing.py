@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanalyze.address.parts import Array
-from kanalyze.models.warps import Lanes, Rule
+from kanalyze.models.features import Lanes
+from kanalyze.models.warps import Rule
+from kanalyze.symbolic.parts import Array
 
 SECTOR = 32
 _OFF = np.iinfo(np.int64).max

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanalyze.address import parts
-from kanalyze.address.grid import BLOCK, Condition, both, comparison, either, negate
-from kanalyze.address.parts import Array, Steps, Term, array_of
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.grid import Condition, both, comparison, either, negate
+from kanalyze.symbolic.parts import Array, Steps, Term, array_of
+from kanalyze.symbolic.specials import BLOCK
 
 
 def cut(term: Term, blocks: slice) -> Array:

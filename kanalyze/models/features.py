@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kanalyze.address.parts import Array, Axes, Parts, Steps, axes_of, dense
+from kanalyze.symbolic.parts import Array, Axes, Parts, Steps, axes_of, dense
 
 Lanes = npt.NDArray[np.bool_]
 _MOST_PLACES = 1 << 14

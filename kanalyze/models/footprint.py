@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kanalyze.address.parts import LARGEST, Array, TooLargeError
 from kanalyze.models import boxes
 from kanalyze.models.boxes import Run
 from kanalyze.models.coalescing import SECTOR
+from kanalyze.symbolic.parts import LARGEST, Array, TooLargeError
 
 _MOST_SECTORS = 1 << 29  # 16 GiB behind one pointer, half a GiB of marks
 _FEW_SECTORS = 1 << 16  # marked one by one whatever they are

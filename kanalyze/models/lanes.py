@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kanalyze.address.value import Value, evaluate, in_order
+from kanalyze.symbolic.value import Value, evaluate, in_order
 
 WARP = 32
 MATRIX_ROW = 16  # bytes of a row of ldmatrix and stmatrix

@@ -20,8 +20,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from kanalyze.address.parts import Array
-from kanalyze.models.warps import Lanes, Rule
+from kanalyze.models.features import Lanes
+from kanalyze.models.warps import Rule
+from kanalyze.symbolic.parts import Array
 
 _ROWS = (64, 128, 256, 512, 1024, 2048)
 _ANYWHERE = 1 << 62

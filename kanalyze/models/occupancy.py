@@ -31,9 +31,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from kanalyze.devices import Capability, Device
-from kanalyze.devices import capability as find_capability
-from kanalyze.devices import device as find_device
+from kanalyze.devices.table import Capability, Device
+from kanalyze.devices.table import capability as find_capability
+from kanalyze.devices.table import device as find_device
 from kanalyze.errors import UsageError
 
 WARP_THREADS = 32

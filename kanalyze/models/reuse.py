@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kanalyze.address.parts import Array, Steps, Term, TooLargeError, array_of
 from kanalyze.models import boxes
 from kanalyze.models.boxes import Run
 from kanalyze.models.by_block import Access
@@ -35,6 +34,7 @@ from kanalyze.models.features import (
 )
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import MixedError
+from kanalyze.symbolic.parts import Array, Steps, Term, TooLargeError, array_of
 
 _MOST_CLASSES = 1 << 9
 _MOST_RUNS = 1 << 16

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from kanalyze.devices import Device
+from kanalyze.devices.table import Device
 from kanalyze.ptx import ir
 
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "f64": 64,

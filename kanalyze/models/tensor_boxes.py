@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanalyze.address.parts import Array, TooLargeError
+from kanalyze.launch.tensor_map import TensorMap
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.tensormap import TensorMap
+from kanalyze.symbolic.parts import Array, TooLargeError
 
 _MOST_ROWS = 1 << 22
 

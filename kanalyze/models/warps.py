@@ -19,17 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kanalyze.address import parts
-from kanalyze.address.grid import (
-    BLOCK,
-    THREAD,
-    Condition,
-    spread,
-)
-from kanalyze.address.parts import Array, Parts, Steps, Term, TooLargeError, array_of, axes_of
 from kanalyze.models.cutting import cut, cut_condition
 from kanalyze.models.features import (
     Feature,
+    Lanes,
     Tree,
     alike,
     along,
@@ -41,7 +34,10 @@ from kanalyze.models.features import (
     remainders,
     representatives,
 )
-from kanalyze.models.features import Lanes as Lanes
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.grid import Condition, spread
+from kanalyze.symbolic.parts import Array, Parts, Steps, Term, TooLargeError, array_of, axes_of
+from kanalyze.symbolic.specials import BLOCK, THREAD
 
 WARP = 32
 _CHUNK = 1 << 23  # lanes evaluated at a time

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kanalyze.devices import Device
-from kanalyze.devices import device as find_device
+from kanalyze.devices.table import Device
+from kanalyze.devices.table import device as find_device
 from kanalyze.errors import UsageError
 
 

@@ -12,12 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanalyze.sass.ir import (
-    Immediate,
-    Keyword,
-    Label,
-    SassInstruction,
-)
+from kanalyze.sass.ir import Immediate, Keyword, Label, SassInstruction
 
 
 @dataclass(frozen=True, slots=True)

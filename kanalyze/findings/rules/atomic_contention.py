@@ -41,12 +41,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kanalyze import contention, demanded
-from kanalyze.decoding.quantities import duration
+from kanalyze.counting import atomics
+from kanalyze.counting.ptx_launch import Cost
 from kanalyze.findings.facts import Facts
-from kanalyze.launched import Cost
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_rows import decimal, whole
+from kanalyze.performance import demand
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.text.numbers import decimal, whole
+from kanalyze.text.quantities import duration
 
 _LANES = 2.0  # of a warp at one address, from which adding up first is worth it
 _TURNS = 128  # operations on each address below which they cost nothing that is seen
@@ -60,18 +61,18 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     groups: dict[tuple[object, str | None, str], list[Cost]] = {}
     pairs = zip(facts.totals.costs, facts.kernel.accesses, strict=True)
     rows = {id(cost): row for cost, row in pairs}
-    for cost in contention.counted_atomics(facts.totals.costs):
+    for cost in atomics.counted_atomics(facts.totals.costs):
         row = rows[id(cost)]
         place = (row.source.file, row.source.line) if row.source else None
         groups.setdefault((place, row.pointer, row.opcode), []).append(cost)
     for (_, pointer, _), group in groups.items():
-        found = contention.operations(facts.totals.launched, group)
+        found = atomics.operations(facts.totals.launched, group)
         if found is not None:
             yield from _finding(facts, group, pointer, found)
 
 
 def _finding(
-    facts: Facts, group: list[Cost], pointer: str | None, found: contention.Operations
+    facts: Facts, group: list[Cost], pointer: str | None, found: atomics.Operations
 ) -> Iterator[Finding]:
     each, lanes = found.each, found.number / found.by_warp
     in_warp = lanes >= _LANES and each >= _TURNS
@@ -121,11 +122,11 @@ def _finding(
     )
 
 
-def _takes(facts: Facts, found: contention.Operations) -> float | None:
+def _takes(facts: Facts, found: atomics.Operations) -> float | None:
     """Microseconds that the operations on one address take; None where the time is not known."""
     if facts.traffic is None or facts.totals is None:
         return None
-    most = demanded.turns(facts.totals)
+    most = demand.turns(facts.totals)
     bound = facts.traffic.time.bounds_us.get("atomics")
     return bound * found.each / most if bound and most else None
 

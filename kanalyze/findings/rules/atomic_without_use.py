@@ -50,8 +50,8 @@ from kanalyze.findings import edited, triton_ir
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.ptx import ir
 from kanalyze.ptx.instructions import definitions, uses
-from kanalyze.report import document as doc
-from kanalyze.report.document import Finding, Proof
+from kanalyze.results import kernel as doc
+from kanalyze.results.kernel import Finding, Proof
 
 ID = "atomic-without-use"
 

@@ -48,18 +48,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kanalyze.address.accesses import AccessValue
-from kanalyze.address.value import leaves
+from kanalyze.counting.ptx_launch import rule_of
 from kanalyze.findings import changes, trying
 from kanalyze.findings.facts import Facts
-from kanalyze.launched import rule_of
 from kanalyze.models import banks, lanes
 from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
-from kanalyze.report import document as doc
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import Traffic
-from kanalyze.report.traffic_rows import decimal
-from kanalyze.totals import Better, Totals, ideal
+from kanalyze.results import kernel as doc
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import Traffic
+from kanalyze.symbolic.accesses import AccessValue
+from kanalyze.symbolic.value import leaves
+from kanalyze.text.numbers import decimal
+from kanalyze.traffic.totals import Better, Totals, ideal
 
 _WORTH = 1.2  # wavefronts over those needed; less is not worth another layout
 _MATTERS = 0.05  # share of the launch's time below which a conflict is no warning

@@ -44,9 +44,9 @@ from functools import partial
 from kanalyze.findings import bounds, trying
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import PointerBytes, Traffic
-from kanalyze.report.traffic_rows import decimal, whole
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import PointerBytes, Traffic
+from kanalyze.text.numbers import decimal, whole
 
 _AGAIN = 1.5  # HBM reads over the distinct bytes
 _LEAST_BYTES = 64 << 20  # that are read again: less than 15 us even on an H200

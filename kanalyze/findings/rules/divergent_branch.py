@@ -39,13 +39,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
-from kanalyze.launched import Launched
 from kanalyze.ptx.cfg import Cfg
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import BranchCounts
-from kanalyze.report.traffic_rows import decimal, whole
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import BranchCounts
+from kanalyze.text.numbers import decimal, whole
 
 _SPLIT = 0.1  # of the warps that come to a branch
 _WORTH = 0.1  # of all warp instructions
@@ -117,7 +117,7 @@ def _finding(facts: Facts, group: _Behind, total: int) -> Finding:
     )  # fmt: skip
 
 
-def _between(cfg: Cfg, launched: Launched, block: int) -> tuple[float, float] | None:
+def _between(cfg: Cfg, launched: KernelLaunch, block: int) -> tuple[float, float] | None:
     """Warp instructions between a branch and where its sides meet: executed, and needed at least.
 
     None where they are not known, or the sides do not meet.
@@ -146,7 +146,7 @@ def _between(cfg: Cfg, launched: Launched, block: int) -> tuple[float, float] | 
     return executed, needed
 
 
-def _all(cfg: Cfg, launched: Launched) -> int:
+def _all(cfg: Cfg, launched: KernelLaunch) -> int:
     """Warp instructions of the whole launch; 0 where they are not known."""
     total = 0
     for index in cfg.order:

@@ -33,9 +33,9 @@ NVIDIA A100 Tensor Core GPU Architecture, table "Comparison of NVIDIA Data Cente
 
 from __future__ import annotations
 
-from kanalyze.decoding.document import Finding
-from kanalyze.decoding.quantities import duration, launches
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
+from kanalyze.profiles.document import Finding
+from kanalyze.text.quantities import duration, launches
 
 
 def check_profile(profile: Profile) -> list[Finding]:

@@ -39,11 +39,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.address.accesses import AccessValue
 from kanalyze.findings import rewritten
 from kanalyze.findings.facts import Facts
-from kanalyze.report import document as doc
-from kanalyze.report.document import Finding, Proof
+from kanalyze.results import kernel as doc
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.symbolic.accesses import AccessValue
 
 _ID = "generic-access"
 _KINDS = ("load", "store", "atomic", "reduction")

@@ -40,9 +40,9 @@ import math
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
-from kanalyze.launch import Launch
-from kanalyze.report.document import Finding
-from kanalyze.specialize import DIVISIBLE_BY_16
+from kanalyze.frontend.specialize import DIVISIBLE_BY_16
+from kanalyze.launch.record import Launch
+from kanalyze.results.kernel import Finding
 
 _ID = "launch-mismatch"
 _MISALIGNED = "misaligned"  # how the reason of an access begins

@@ -49,12 +49,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from kanalyze.address.accesses import AccessValue
 from kanalyze.findings import triton_ir, trying
 from kanalyze.findings.changes import other_warps
 from kanalyze.findings.facts import Facts
-from kanalyze.report import document as doc
-from kanalyze.report.document import Finding, Source
+from kanalyze.results import kernel as doc
+from kanalyze.results.kernel import Finding, Source
+from kanalyze.symbolic.accesses import AccessValue
 
 ID = "layout-conversion"
 

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from kanalyze.findings import local_memory
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Finding
+from kanalyze.results.kernel import Finding
 
 ID = "local-indexing"
 

@@ -47,10 +47,10 @@ from functools import partial
 from kanalyze.findings import bounds, trying
 from kanalyze.findings.changes import Change, more_stages, other_warps, resized, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.memory.parameters import NoParameterError, machine
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import Traffic
-from kanalyze.report.traffic_rows import decimal, human, whole
+from kanalyze.performance.cache_sim.parameters import NoParameterError, machine
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import Traffic
+from kanalyze.text.numbers import decimal, human, whole
 
 _BUSY = 0.6  # share of the time from which HBM counts as busy
 _LAUNCH = 0.3  # share of the time above which the launch itself is the reason

@@ -41,8 +41,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kanalyze.address.grid import UnknownValueError
-from kanalyze.address.parts import TooLargeError
 from kanalyze.findings import grouping, widening
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
@@ -50,7 +48,9 @@ from kanalyze.models import apart, coalescing
 from kanalyze.models.apart import Form, Place
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.warps import count
-from kanalyze.report.document import Finding, Proof
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.symbolic.grid import UnknownValueError
+from kanalyze.symbolic.parts import TooLargeError
 
 _ID = "misaligned-access"
 _LEAST = 0.02  # of the sectors of the accesses: below, the ends of rows make as many

@@ -40,8 +40,8 @@ import re
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
-from kanalyze.report import document as doc
-from kanalyze.report.document import Finding
+from kanalyze.results import kernel as doc
+from kanalyze.results.kernel import Finding
 
 _ID = "missing-nc"
 _OF_NVCC = re.compile(r"^//.*NVIDIA NVVM Compiler", re.MULTILINE)

@@ -57,7 +57,7 @@ from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
 from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
 from kanalyze.models import apart
-from kanalyze.report.document import Finding, Proof
+from kanalyze.results.kernel import Finding, Proof
 
 _ID = "narrow-access"
 _WORD = 4  # bytes per thread below which a warp asks for less than a line

@@ -45,13 +45,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from kanalyze import tools
 from kanalyze.errors import KanalyzeError, UsageError
 from kanalyze.findings import trying
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.models.occupancy import Cliff, Occupancy, occupancy
-from kanalyze.report.document import Finding, Proof
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.toolchain import tools
 
 ID = "occupancy-cliff"
 

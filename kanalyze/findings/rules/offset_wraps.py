@@ -35,10 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kanalyze.address.grid import UnknownValueError
-from kanalyze.address.parts import TooLargeError
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Finding
+from kanalyze.results.kernel import Finding
+from kanalyze.symbolic.grid import UnknownValueError
+from kanalyze.symbolic.parts import TooLargeError
 
 
 def check_launch(facts: Facts) -> Iterator[Finding]:

@@ -35,10 +35,10 @@ from __future__ import annotations
 
 import re
 
-from kanalyze.decoding.collect import SHORT_US
-from kanalyze.decoding.document import Finding, Row
-from kanalyze.decoding.quantities import duration
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
+from kanalyze.profiles.collect import SHORT_US
+from kanalyze.profiles.document import Finding, Row
+from kanalyze.text.quantities import duration
 
 _ARCH_NAMES = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}
 

@@ -52,7 +52,7 @@ from dataclasses import replace
 from kanalyze.findings import local_memory, trying
 from kanalyze.findings.changes import Change, other_warps, resized
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.report.document import Finding
+from kanalyze.results.kernel import Finding
 
 ID = "register-spill"
 

@@ -48,8 +48,8 @@ from collections.abc import Iterator, Sequence
 from kanalyze.findings import replicas
 from kanalyze.findings.facts import Facts
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import AccessCounts, PointerBytes, Sharing
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import AccessCounts, PointerBytes, Sharing
 
 _ID = "repeated-loads"
 _LOADS = ("load", "async_copy")

@@ -45,10 +45,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.compile import ARCHS
-from kanalyze.devices import capabilities
+from kanalyze.devices.table import capabilities
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.report.document import Finding, Proof
+from kanalyze.frontend.compile import ARCHS
+from kanalyze.results.kernel import Finding, Proof
 
 ID = "shared-memory-limit"
 

@@ -37,8 +37,8 @@ from collections.abc import Iterator
 from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.other_tiles import with_other_tiles
-from kanalyze.report.document import Finding
-from kanalyze.report.traffic_rows import decimal, plural, whole
+from kanalyze.results.kernel import Finding
+from kanalyze.text.numbers import decimal, plural, whole
 
 _FEW = 0.5  # of the SMs: with fewer, the launch runs at less than half of what the GPU can do
 _LONG_US = 20.0  # some launches' overhead: a second pass costs less than it saves

@@ -49,9 +49,9 @@ from kanalyze.findings import bounds, triton_ir, trying
 from kanalyze.findings.changes import Change, settings, tiles
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.other_tiles import changes_grid
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_document import Traffic
-from kanalyze.report.traffic_rows import decimal
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.traffic import Traffic
+from kanalyze.text.numbers import decimal
 
 ID = "small-tiles"
 

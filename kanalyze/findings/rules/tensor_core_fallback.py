@@ -53,7 +53,7 @@ from kanalyze.findings.changes import Change, constexprs_of, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.findings.other_tiles import changes_grid
 from kanalyze.ptx import ir
-from kanalyze.report.document import Finding, Source
+from kanalyze.results.kernel import Finding, Source
 
 ID = "tensor-core-fallback"
 

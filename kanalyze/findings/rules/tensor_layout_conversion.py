@@ -32,9 +32,9 @@ Operations" (layouts that tensor-core kernels take).
 
 from __future__ import annotations
 
-from kanalyze.decoding.document import Finding
-from kanalyze.decoding.quantities import duration, launches
 from kanalyze.findings.profile import WORTH, Profile, names, sums
+from kanalyze.profiles.document import Finding
+from kanalyze.text.quantities import duration, launches
 
 
 def check_profile(profile: Profile) -> list[Finding]:

@@ -44,7 +44,7 @@ from kanalyze.findings import triton_ir, trying
 from kanalyze.findings.changes import Change
 from kanalyze.findings.edited import with_keyword
 from kanalyze.findings.facts import Facts
-from kanalyze.report.document import Finding
+from kanalyze.results.kernel import Finding
 
 ID = "tf32-precision"
 

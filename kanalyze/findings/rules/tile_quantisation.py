@@ -38,13 +38,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kanalyze.decoding import document as profiled
-from kanalyze.decoding.quantities import duration
 from kanalyze.findings import bounds
 from kanalyze.findings.profile import WORTH, Profile, names
 from kanalyze.models.tiling import tile_efficiency
-from kanalyze.report.document import Finding
-from kanalyze.report.traffic_rows import decimal, whole
+from kanalyze.profiles import document as profiled
+from kanalyze.results.kernel import Finding
+from kanalyze.text.numbers import decimal, whole
+from kanalyze.text.quantities import duration
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
@@ -55,8 +55,8 @@ _MOVED = ("hbm", "launch")  # bounds that masked elements do not add to
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
     """Tiles of which a good part is masked off."""
-    from kanalyze.address.grid import UnknownValueError
-    from kanalyze.address.parts import TooLargeError
+    from kanalyze.symbolic.grid import UnknownValueError
+    from kanalyze.symbolic.parts import TooLargeError
 
     traffic, totals = facts.traffic, facts.totals
     if traffic is None or totals is None or traffic.time.bound_by in (None, *_MOVED):

@@ -31,9 +31,9 @@ Graphs" (2021).
 
 from __future__ import annotations
 
-from kanalyze.decoding.collect import SHORT_US
-from kanalyze.decoding.document import Finding
 from kanalyze.findings.profile import WORTH, Profile, names, sums
+from kanalyze.profiles.collect import SHORT_US
+from kanalyze.profiles.document import Finding
 
 
 def check_profile(profile: Profile) -> list[Finding]:

@@ -55,8 +55,8 @@ from kanalyze.findings.widening import WIDEST
 from kanalyze.models import apart
 from kanalyze.models.apart import Form, Place
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.report.document import Finding, Proof
-from kanalyze.report.traffic_time import bound_name
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.text.numbers import bound_name
 
 _ID = "uncoalesced-access"
 _WORTH, _MUCH = 1.5, 2.0  # times the sectors needed: worth knowing; no more than half is used

@@ -35,10 +35,10 @@ one Triton kernel.
 
 from __future__ import annotations
 
-from kanalyze.decoding.chains import Chain
-from kanalyze.decoding.document import Finding
-from kanalyze.decoding.quantities import size
 from kanalyze.findings.profile import WORTH, Profile
+from kanalyze.profiles.chains import Chain
+from kanalyze.profiles.document import Finding
+from kanalyze.text.quantities import size
 
 _SMALL_TENSOR_BYTES = 1 << 20
 

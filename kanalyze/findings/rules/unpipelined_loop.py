@@ -54,14 +54,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kanalyze.address.value import leaves
 from kanalyze.findings import triton_ir, trying
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
+from kanalyze.frontend.specialize import DIVISIBLE_BY_16
 from kanalyze.ptx import ir
-from kanalyze.report import document as doc
-from kanalyze.report.document import Finding, Proof
-from kanalyze.specialize import DIVISIBLE_BY_16
+from kanalyze.results import kernel as doc
+from kanalyze.results.kernel import Finding, Proof
+from kanalyze.symbolic.value import leaves
 
 ID = "unpipelined-loop"
 

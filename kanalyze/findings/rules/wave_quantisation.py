@@ -41,13 +41,13 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kanalyze.decoding import document as profiled
-from kanalyze.decoding.collect import SHORT_US
-from kanalyze.decoding.quantities import duration
 from kanalyze.findings import bounds
 from kanalyze.findings.profile import WORTH, Profile, names
-from kanalyze.report.document import Finding
-from kanalyze.report.traffic_rows import decimal, whole
+from kanalyze.profiles import document as profiled
+from kanalyze.profiles.collect import SHORT_US
+from kanalyze.results.kernel import Finding
+from kanalyze.text.numbers import decimal, whole
+from kanalyze.text.quantities import duration
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts

@@ -51,7 +51,7 @@ from dataclasses import replace
 from kanalyze.findings import trying
 from kanalyze.findings.changes import other_warps, resized
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.report.document import Finding, Source
+from kanalyze.results.kernel import Finding, Source
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.ir import Immediate, SassInstruction
 

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
-from kanalyze.report.document import Finding, Proof
+from kanalyze.results.kernel import Finding, Proof
 
 _ID = "wide-256-bit"
 _CAPABILITIES = (100, 103)

@@ -1,0 +1,1 @@
+"""The three questions: a kernel (`kernels`), a launch (`launch`), a profile (`profile`)."""

@@ -1,0 +1,1 @@
+"""One memory access in one launch, exactly as the hardware counts it."""

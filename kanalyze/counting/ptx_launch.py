@@ -1,0 +1,448 @@
+"""A kernel in one launch: how often its blocks run, and what each access costs, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kanalyze.counting import bulk_copies
+from kanalyze.counting.bindings import contents_of, maps_of, unwritten
+from kanalyze.launch.record import Launch
+from kanalyze.models import banks, coalescing
+from kanalyze.models.by_block import Access, Plain
+from kanalyze.models.features import Lanes
+from kanalyze.models.footprint import Footprint
+from kanalyze.models.layouts import Layout, with_layout
+from kanalyze.models.warps import Counted, MisalignedError, Occurrences, Rule, classes, count
+from kanalyze.ptx import ir
+from kanalyze.ptx.cfg import Cfg
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.accesses import AccessValue, Addresses, is_bulk
+from kanalyze.symbolic.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
+from kanalyze.symbolic.parts import Array, Parts, TooLargeError
+from kanalyze.symbolic.reach import reach
+from kanalyze.symbolic.value import Value, in_order, leaves
+
+_SHARED_ALIGNMENT = 128  # dynamic shared memory begins at a multiple of it
+_PART_THREADS = 1 << 21  # of one part of a launch
+_MOST_PARTS = 1 << 10
+
+
+def _nothing(addresses: Array, lanes: Lanes) -> Array:
+    return np.zeros(len(addresses), np.int64)
+
+
+_EXECUTED = Rule(1, _nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an access costs over the launch, or why that is not known.
+
+    ``counted.cost`` is sectors for global accesses, bank wavefronts for shared ones. Of bulk
+    copies, ``ideal`` is the sectors of as many bytes in a row, ``moved`` the bytes of one copy.
+    """
+
+    access: AccessValue
+    counted: Counted | None
+    reason: str | None
+    ideal: int | None = None
+    moved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRuns:
+    """How often a block of the control-flow graph is executed, by warps and by threads."""
+
+    warps: int | None
+    threads: int | None
+    reason: str | None
+
+
+class KernelLaunch:
+    """A kernel with one launch of it.
+
+    Args:
+        cfg: its control-flow graph.
+        found: its accesses and solved loops.
+        variables: variables in sight, by name.
+        launch: grid, block and arguments.
+    """
+
+    def __init__(
+        self, cfg: Cfg, found: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
+    ):
+        self.cfg = cfg
+        self.found = found
+        self.launch = launch = unwritten(cfg.function, found, launch)
+        self.executed = reach(cfg, found.solved)
+        self.params = {
+            (parameter.name, 0): given.value
+            for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
+            if given.value is not None
+        }
+        self.arrays = contents_of(cfg.function.parameters, launch)
+        self.maps = maps_of(cfg.function.parameters, launch)
+        self.addresses = _layout(variables)
+        self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
+        self._runs: dict[int, BlockRuns] = {}
+        self.part: tuple[int, int] | None = None  # first block and number of blocks
+
+    # ------------------------------------------------------------ what callers use
+
+    def cost(self, access: AccessValue, layout: Layout | None = None) -> Cost:
+        """Count one access; only global and shared ones have a rule.
+
+        With a ``layout``, as if the shared array were laid out so.
+        """
+        if is_bulk(access.instruction, access.row):
+            return self._bulk_cost(access)
+        rule = rule_of(access)
+        if rule is not None and layout is not None:
+            rule = with_layout(rule, layout)
+        elif rule is not None:
+            rule = replace(rule, alignment=_alignment(access))
+        if rule is None:
+            return Cost(access, None, f"no rule for {access.instruction.opcode}")
+        try:
+            return Cost(access, self._counted(rule, access), None)
+        except UnknownValueError as error:
+            return Cost(access, None, str(error))
+        except TooLargeError:
+            return Cost(access, None, "too many different cases to evaluate")
+        except MisalignedError as error:
+            return Cost(access, None, str(error))
+
+    def _counted(self, rule: Rule, access: AccessValue) -> Counted:
+        return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
+
+    def parts(self, access: AccessValue) -> list[KernelLaunch]:
+        """The launch as parts of its blocks that are counted one after the other.
+
+        Values that depend on loaded data are one number for each block, thread and iteration; of
+        a large launch they are made for some blocks at a time.
+        """
+        blocks, threads = math.prod(self.launch.grid), math.prod(self.launch.block)
+        step = max(1, _PART_THREADS // threads)
+        if self.part is not None or not self.arrays or not step < blocks <= step * _MOST_PARTS:
+            return [self]
+        values = [access.address, self.executed[access.block]]
+        values += [access.condition] if access.condition is not None else []
+        if not any(node.op == "load" for node in in_order(values)):
+            return [self]
+        return [
+            self.of_blocks(first, min(step, blocks - first)) for first in range(0, blocks, step)
+        ]
+
+    def of_blocks(self, first: int, blocks: int) -> KernelLaunch:
+        """Only so many blocks of the launch, from ``first`` on."""
+        some = copy(self)
+        some.part = (first, blocks)
+        some._grids, some._runs = {}, {}
+        return some
+
+    def _bulk_cost(self, access: AccessValue) -> Cost:
+        try:
+            told, condition, shape = self._told(access)
+            counted, ideal = bulk_copies.counted(told, condition, shape)
+        except UnknownValueError as error:
+            return Cost(access, None, str(error))
+        except TooLargeError:
+            return Cost(access, None, "too many different cases to evaluate")
+        return Cost(access, counted, None, ideal, told.moved)
+
+    def copies(self, access: AccessValue) -> tuple[bulk_copies.Told, Condition, Occurrences]:
+        """What a bulk copy is told, when it is made, and the axes of both (errors: see `place`)."""
+        return self._told(access)
+
+    def _told(self, access: AccessValue) -> tuple[bulk_copies.Told, Condition, Occurrences]:
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        return bulk_copies.told(access, grid, self.maps), condition, self._shape(grid)
+
+    def runs(self, block: int) -> BlockRuns:
+        """How often a block of the control-flow graph is executed."""
+        if block not in self._runs:
+            self._runs[block] = self._count_runs(block)
+        return self._runs[block]
+
+    def _count_runs(self, block: int) -> BlockRuns:
+        try:
+            grid, within = self._grid(block)
+            condition = both(within, self._reached(grid, block))
+            counted = self._executions(grid, condition)
+        except UnknownValueError as error:
+            return BlockRuns(None, None, str(error))
+        except TooLargeError:
+            return BlockRuns(None, None, "too many different cases to evaluate")
+        return BlockRuns(counted.requests, counted.threads, None)
+
+    def threads(self, access: AccessValue) -> int:
+        """How often a thread executes an access, over the launch.
+
+        Raises:
+            UnknownValueError, TooLargeError: it is not known, or there are too many cases.
+        """
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        return self._executions(grid, condition).threads
+
+    def untrimmed(self, access: AccessValue) -> int:
+        """How often a thread would execute an access if no comparison with an argument kept it out.
+
+        What depends on the thread alone (one lane stores for all) counts as before.
+
+        Raises:
+            UnknownValueError, TooLargeError: it is not known, or there are too many cases.
+        """
+        pool = self.found.solved.registers.pool
+
+        def open_(value: Value) -> Value:
+            if value.op == "and" and value.bits == 1:
+                return pool.make("and", 1, *(open_(side) for side in value.args))
+            return pool.const(1, 1) if leaves(value, "param") else value
+
+        grid, condition = self._grid(access.block)
+        values = [self.executed[block] for block in (access.block, *grid.loops)]
+        if access.condition is not None:
+            values.append(access.condition)
+        for value in values:
+            condition = both(condition, grid.condition(open_(value)))
+        return self._executions(grid, condition).threads
+
+    def split(self, block: int, condition: Value) -> tuple[int, int]:
+        """Warps that execute the end of a block, and those of which threads part there.
+
+        Threads part where ``condition`` holds for some of those that come there and not for
+        others; a warp counts each time it comes there.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        grid, within = self._grid(block)
+        reached, held = both(within, self._reached(grid, block)), grid.condition(condition)
+        all_, some, others = (
+            self._executions(grid, both(reached, side)).requests
+            for side in (TRUE, held, negate(held))
+        )
+        return all_, some + others - all_
+
+    def _executions(self, grid: Grid, condition: Condition) -> Counted:
+        """Executions alone, by warps (requests) and by threads."""
+        return count(_EXECUTED, parts.number(0, grid.dimensions), condition, self._shape(grid))
+
+    def wrapped(self, access: AccessValue) -> int:
+        """Times that a thread's offset passes what its 32-bit arithmetic can hold.
+
+        Looked at are the parts of the address that are widened from 32 bits and then added up.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        most = 0
+        for widened in _widened(access.address):
+            offset, signed = grid.value(widened.args[0]), widened.op == "sext"
+            limit = 1 << (31 if signed else 32)
+            if offset.high < limit and (offset.low >= -limit or not signed):
+                continue
+            outside = grid.beyond(offset, limit)
+            if signed:
+                outside = either(outside, grid.beyond(parts.scale(offset, -1), limit + 1))
+            most = max(most, self._executions(grid, both(condition, outside)).threads)
+        return most
+
+    def mark(self, access: AccessValue, footprint: Footprint) -> None:
+        """Mark the sectors that an access touches.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        if is_bulk(access.instruction, access.row):
+            bulk_copies.mark(*self._told(access), footprint)
+            return
+        for some in self.parts(access):
+            for found in classes(*some.place(access)):
+                footprint.mark(*found)
+
+    def place(self, access: AccessValue) -> tuple[Parts, Condition, Occurrences]:
+        """The address, when it is accessed, and the extents of the axes that both vary over.
+
+        The axes are the block, the thread and the loops around the access, outermost first.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        grid, within = self._grid(access.block)
+        condition = both(within, self._condition(grid, access))
+        return grid.value(access.address), condition, self._shape(grid)
+
+    def by_block(self, access: AccessValue) -> Access:
+        """An access as blocks differ in it.
+
+        Raises:
+            UnknownValueError, TooLargeError: the addresses are not known, or too many.
+        """
+        if is_bulk(access.instruction, access.row):
+            return bulk_copies.Copies(*self._told(access))
+        return Plain(*self.place(access))
+
+    def loops(self, access: AccessValue) -> tuple[int, ...]:
+        """The headers of the loops around an access, outermost first: the axes of `place`."""
+        return tuple(self._grid(access.block)[0].loops)
+
+    def span(self, access: AccessValue) -> tuple[int, int]:
+        """The lowest and the highest address that the access can have, whatever its condition."""
+        if is_bulk(access.instruction, access.row):
+            return bulk_copies.span(self._told(access)[0])
+        found = []
+        for some in self.parts(access):
+            where = some._grid(access.block)[0].value(access.address)
+            found.append((where.low, where.high))
+        return min(low for low, _ in found), max(high for _, high in found)
+
+    # ------------------------------------------------------------ axes and conditions
+
+    def _shape(self, grid: Grid) -> Occurrences:
+        threads = math.prod(self.launch.block)
+        blocks = math.prod(self.launch.grid) if self.part is None else self.part[1]
+        return Occurrences((blocks, threads, *grid.loops.values()))
+
+    def _reached(self, grid: Grid, block: int) -> Condition:
+        """The block is reached and all loops around it are entered."""
+        condition = grid.condition(self.executed[block])
+        for header in grid.loops:
+            condition = both(condition, grid.condition(self.executed[header]))
+        return condition
+
+    def _condition(self, grid: Grid, access: AccessValue) -> Condition:
+        condition = self._reached(grid, access.block)
+        if access.condition is not None:
+            condition = both(condition, grid.condition(access.condition))
+        return condition
+
+    def _grid(self, block: int) -> tuple[Grid, Condition]:
+        """The axes around a block, and when an iteration number is one that the loop reaches.
+
+        The extent of a loop's axis is its greatest number of iterations anywhere, at least 1.
+        """
+        around = sorted(
+            (loop for loop in self.cfg.loops if block in loop.body), key=lambda loop: loop.depth
+        )
+        key = (*(loop.header for loop in around), block in {loop.header for loop in around})
+        if key in self._grids:
+            return self._grids[key]
+        extents: dict[int, int] = {}
+        for loop in around:
+            runs = self._runs_of(loop.header, block)
+            extents[loop.header] = max(1, self._over(dict(extents)).value(runs).high)
+        grid = self._over(extents)
+        within = TRUE
+        for loop in around:
+            within = both(within, self._within(grid, loop.header, block))
+        self._grids[key] = (grid, within)
+        return self._grids[key]
+
+    def _runs_of(self, header: int, block: int) -> Value:
+        """How often a block of a loop runs, once the loop is entered."""
+        trip = self.found.solved.trips[header]
+        if trip.count is None or trip.last is None:
+            raise UnknownValueError(f"the length of a loop: {trip.reason}")
+        if not trip.tests_first:
+            return trip.count
+        if block != header:
+            return trip.last
+        pool = self.found.solved.registers.pool
+        return pool.make("add", trip.last.bits, trip.last, pool.const(1, trip.last.bits))
+
+    def _within(self, grid: Grid, header: int, block: int) -> Condition:
+        """Whether the loop comes to its iteration number: it went on before, every time."""
+        trip = self.found.solved.trips[header]
+        pool = self.found.solved.registers.pool
+        if trip.goes_on is None:
+            runs = self._runs_of(header, block)
+            number = pool.iteration(header, runs.bits)
+            return grid.condition(pool.make("lts", 1, number, runs))
+        if trip.tests_first and block != header:
+            return grid.condition(trip.goes_on)
+        numbers = {leaf for leaf in leaves(trip.goes_on, "iter") if leaf.payload == header}
+        before = {n: pool.make("add", n.bits, n, pool.const(-1, n.bits)) for n in numbers}
+        went_on = pool.substitute(trip.goes_on, before)
+        first = pool.make("eq", 1, pool.iteration(header, 32), pool.const(0, 32))
+        return grid.condition(pool.make("or", 1, first, went_on))
+
+    def _over(self, loops: dict[int, int]) -> Grid:
+        launch = self.launch
+        return Grid(
+            launch.grid, launch.block, self.params, self.addresses, loops, self.arrays,
+            launch.cluster or (1, 1, 1), self.part,
+        )  # fmt: skip
+
+
+def _sum(counts: Sequence[Counted]) -> Counted:
+    """What was counted of the parts of a launch, added up."""
+    if len(counts) == 1:
+        return counts[0]
+    by_cost: dict[int, int] = {}
+    for each in counts:
+        for cost, times in each.by_cost.items():
+            by_cost[cost] = by_cost.get(cost, 0) + times
+    requests, cost, threads = (
+        sum(getattr(each, name) for each in counts) for name in ("requests", "cost", "threads")
+    )
+    return Counted(requests, cost, threads, dict(sorted(by_cost.items())))
+
+
+def _widened(address: Value) -> Iterator[Value]:
+    """The 32-bit values that are widened and added up to an address, as they are or scaled."""
+    found = [address]
+    while found:
+        value = found.pop()
+        if value.op in ("sext", "zext") and value.args[0].bits == 32:
+            yield value
+        elif value.op in ("add", "sub", "mul", "shl"):
+            found += value.args
+
+
+def _alignment(access: AccessValue) -> int:
+    """What the address must be a multiple of, or the device faults."""
+    if access.instruction.base in ("ldmatrix", "stmatrix"):
+        return banks.MATRIX_ROW
+    size = access.row.bytes_per_thread or 1
+    return size if size & (size - 1) == 0 else 1
+
+
+def rule_of(access: AccessValue) -> Rule | None:
+    """How one execution of an access by one warp is counted; None if it is not."""
+    row = access.row
+    if access.instruction.base == "tensormap":
+        return coalescing.TENSOR_MAP
+    if row.space == "global":
+        if row.kind in ("load", "store", "async_copy"):
+            return coalescing.SECTORS
+        return coalescing.TURNS if row.kind in ("atomic", "reduction") else None
+    if row.space == "shared" and row.kind in ("load", "store"):
+        base = access.instruction.base
+        if base in ("ldmatrix", "stmatrix"):
+            return banks.rule(row.kind, banks.MATRIX_ROW, row.vector)
+        if row.bytes_per_thread in (1, 2, 4, 8, 16) and base in ("ld", "st"):
+            return banks.rule(row.kind, row.bytes_per_thread)
+    return None
+
+
+def _layout(variables: Mapping[str, ir.Variable]) -> dict[str, int]:
+    """Addresses of the shared variables: in order of declaration, the dynamic one last."""
+    place = 0
+    found: dict[str, int] = {}
+    shared = [v for v in variables.values() if v.space == "shared"]
+    for variable in sorted(shared, key=lambda v: v.bytes is None):
+        align = max(variable.align or 1, _SHARED_ALIGNMENT if variable.bytes is None else 1)
+        place = -(-place // align) * align
+        found[variable.name] = place
+        place += variable.bytes or 0
+    return found

@@ -1,0 +1,432 @@
+"""The SASS of a kernel in one launch: how often its blocks and instructions are executed, exactly.
+
+What: warps that execute each block of the machine code, executed warp instructions in all and by
+class, and wavefronts of accesses to shared memory.
+Formula: a warp executes a block if any of its threads reaches it (`kanalyze.symbolic.reach`), in
+each iteration of the loops around it; an instruction is executed once by each such warp, whether
+its guard is on or off. Where threads of a warp went different ways, each part issues the
+instructions up to the ``BSYNC`` at which they meet.
+Source: ``smsp__inst_executed.sum`` and its kin, which this equals on an H200 for the kernels in the
+tests.
+Limits: what depends on data is unknown, with the reason; so are subroutines that several places
+call, loops that wait for something, and parts of a warp that do not meet again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, cast
+
+import numpy as np
+
+from kanalyze.counting.bindings import arrays_of, contents_of
+from kanalyze.counting.ptx_launch import BlockRuns, KernelLaunch
+from kanalyze.launch.record import Launch
+from kanalyze.models import banks, coalescing
+from kanalyze.models.features import Lanes
+from kanalyze.models.warps import Counted, Rule, count
+from kanalyze.ptx import ir as ptx_ir
+from kanalyze.ptx.cfg import Cfg
+from kanalyze.sass.calls import called_twice, failing_blocks
+from kanalyze.sass.cfg import SassBlock, SassCfg
+from kanalyze.sass.counts import CLASSES, access_class, before_join
+from kanalyze.sass.ir import SassInstruction, SassModule
+from kanalyze.sass.memory import SassAccess, memory_access
+from kanalyze.symbolic import parts
+from kanalyze.symbolic.accesses import Addresses
+from kanalyze.symbolic.grid import Condition, Grid, UnknownValueError, both
+from kanalyze.symbolic.isa import negation
+from kanalyze.symbolic.loops import solve
+from kanalyze.symbolic.parts import Array, TooLargeError
+from kanalyze.symbolic.reach import Reach
+from kanalyze.symbolic.registers import Answer, Request, branch_sides, follow_code
+from kanalyze.symbolic.sass_isa import SassIsa
+from kanalyze.symbolic.sass_places import parameter_places
+from kanalyze.symbolic.value import Pool, Value
+
+
+def _nothing(addresses: Array, lanes: Lanes) -> Array:
+    return np.zeros(len(addresses), np.int64)
+
+
+_EXECUTED = Rule(1, _nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over the launch: None with the reason where a part of it is not known.
+
+    ``at_least`` is the sum of the parts that are known.
+    """
+
+    value: int | None
+    reason: str | None
+    at_least: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCost:
+    """An instruction that reads or writes global or shared memory.
+
+    ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part.
+    ``wavefronts`` are those of shared memory without arbitration between warps (None for global
+    memory), ``sectors`` those of global memory, counted where arrays are assumed. What is not known
+    is None, with the reason.
+    """
+
+    instruction: SassInstruction
+    access: SassAccess
+    block: int
+    executed: int | None
+    active: int | None
+    wavefronts: int | None
+    reason: str | None
+    sectors: int | None = None
+
+
+class SassKernelLaunch:
+    """One function of SASS with one launch of it.
+
+    Args:
+        cfg: its control-flow graph.
+        module: the listing that it comes from: the architecture, and what it calls.
+        parameters: the parameters of the kernel, from its PTX.
+        launch: grid, block and arguments.
+    """
+
+    def __init__(
+        self,
+        cfg: SassCfg,
+        module: SassModule,
+        parameters: Sequence[ptx_ir.Parameter],
+        launch: Launch,
+    ):
+        self.cfg = cfg
+        self.launch = launch
+        pool = Pool()
+        arrays = arrays_of(parameters, launch)
+        self.follows_loads = arrays is not None
+        isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
+        wanted = [_request(*found[1:], self.follows_loads) for found in _accesses(cfg)]
+        failing = failing_blocks(cfg, module)
+        registers = follow_code(cfg, isa, pool, wanted, failing)
+        self._answers = dict(
+            zip((request.instruction.address for request in wanted), registers.answers, strict=True)
+        )
+        params = {
+            (parameter.name, 0): given.value
+            for parameter, given in zip(parameters, launch.params, strict=False)
+            if given.value is not None
+        }
+        solved = solve(registers)
+        self._reach = Reach(cfg, solved, failing)
+        self._axes = _Axes(cfg, Addresses((), solved), self._reach, params, launch)
+        self._axes.arrays = contents_of(parameters, launch)
+        self._repeated = called_twice(cfg)
+
+    # ------------------------------------------------------------ blocks
+
+    @cached_property
+    def block_runs(self) -> dict[int, BlockRuns]:
+        """How often each reachable block is executed: None with a reason where that is unknown."""
+        return {block: self._runs(block) for block in self.cfg.order}
+
+    def _runs(self, block: int) -> BlockRuns:
+        if block in self._repeated:
+            return BlockRuns(None, None, "a subroutine that is called from several places")
+        runs = self._axes.runs(block)
+        above = [place for place in self._apart if self.cfg.dominates(place, block)]
+        arriving = self._apart[block] if above == [block] else None
+        if arriving and set(self.cfg.graph.successors(block)) == {self.cfg.exit}:
+            return BlockRuns(arriving, runs.threads, None)  # each part by itself
+        if above:
+            return BlockRuns(None, None, "threads of a warp that went different ways stay apart")
+        return runs
+
+    @cached_property
+    def _apart(self) -> dict[int, int | None]:
+        """The blocks where ways meet, but not the threads of a warp that took them: arrivals."""
+        found: dict[int, int | None] = {}
+        for block in self.cfg.order:
+            if not before_join(self.cfg.blocks[block]):
+                runs, arriving = self._axes.runs(block).warps, self._arriving(block)
+                scattered = any(self._axes.scattered(way, block) for way in self._ways(block))
+                if runs is not None and (scattered or (arriving or 0) > runs):
+                    found[block] = None if scattered else arriving
+        return found
+
+    def _ways(self, block: int) -> list[int]:
+        """The blocks that lead into a block, without those that jump back to it."""
+        loops = [loop for loop in self.cfg.loops if loop.header == block]
+        return [
+            before
+            for before in self.cfg.graph.predecessors(block)
+            if before in self._reach.alive and not any(before in loop.body for loop in loops)
+        ]
+
+    @cached_property
+    def arrivals(self) -> dict[int, int | None]:
+        """For blocks with a ``BSYNC``: how many parts of warps arrive there; None: unknown."""
+        return {
+            block: self._arriving(block)
+            for block in self.cfg.order
+            if before_join(self.cfg.blocks[block]) and block not in self._axes.headers
+        }
+
+    def _arriving(self, block: int) -> int | None:
+        """The warps of each way into the block, added up."""
+        ways = self._ways(block)
+        if len(ways) == 1 and not self._axes.left(ways[0], block):
+            return self._axes.runs(block).warps
+        total = 0
+        for way in ways:
+            arriving = self._axes.arriving(way, block)
+            if arriving is None:
+                return None
+            total += arriving
+        return total
+
+    # ------------------------------------------------------------ instructions
+
+    def executed(self, which: Callable[[SassInstruction], bool] | None = None) -> Total:
+        """Executed warp instructions: all, or those for which ``which`` holds."""
+        total = 0
+        reason: str | None = None
+        arrivals = self.arrivals
+        for index, runs in self.block_runs.items():
+            block = self.cfg.blocks[index]
+            apart = before_join(block)
+            for place, instruction in enumerate(block.instructions):
+                if which is not None and not which(instruction):
+                    continue
+                amount = arrivals.get(index, runs.warps) if place < apart else runs.warps
+                if amount is not None:
+                    total += amount
+                elif reason is None:
+                    reason = runs.reason or "how the threads of a warp part: " + self._why(index)
+        return Total(total if reason is None else None, reason, total)
+
+    def _why(self, block: int) -> str:
+        """Why it is not known which ways lead into a block."""
+        for predecessor in self.cfg.graph.predecessors(block):
+            reason = self.block_runs[predecessor].reason
+            if reason is not None:
+                return reason
+            if self._axes.scattered(predecessor, block):
+                return "they leave a loop in different iterations"
+        return "it depends on data"
+
+    @property
+    def instructions_executed(self) -> Total:
+        """All executed warp instructions, as ``smsp__inst_executed.sum`` counts them."""
+        return self.executed()
+
+    @cached_property
+    def by_class(self) -> dict[str, Total]:
+        """Executed warp instructions of each of `CLASSES`; dummies are among the loads."""
+        return {name: self.executed(partial(_is_of, name)) for name in CLASSES}
+
+    # ------------------------------------------------------------ accesses
+
+    @cached_property
+    def accesses(self) -> tuple[AccessCost, ...]:
+        """Loads, stores and copies of global and shared memory, dummies included."""
+        return tuple(self._cost(*found) for found in _accesses(self.cfg))
+
+    def _cost(
+        self, block: SassBlock, instruction: SassInstruction, access: SassAccess
+    ) -> AccessCost:
+        def result(executed: int | None, *rest: Any) -> AccessCost:
+            return AccessCost(instruction, access, block.index, executed, *rest)
+
+        shared = access.space == "shared"
+        runs = self.block_runs.get(block.index)
+        if runs is None or access.dummy:
+            return result(runs.warps if runs else 0, 0, 0 if shared else None, None)
+        if runs.warps is None:
+            return result(None, None, None, runs.reason)
+        answer = self._answers[instruction.address]
+        active = self._axes.counted(_EXECUTED, answer, None)
+        if isinstance(active, str):
+            return result(runs.warps, None, None, active)
+        if active.requests == 0:
+            return result(runs.warps, 0, 0 if shared else None, None, 0)
+        if not shared and not self.follows_loads:
+            return result(runs.warps, active.requests, None, None)
+        cost = self._axes.counted(_rule(access), answer, answer.values[0])
+        if isinstance(cost, str):
+            return result(runs.warps, active.requests, None, cost if shared else None)
+        if shared:
+            return result(runs.warps, active.requests, cost.cost, None)
+        return result(runs.warps, active.requests, None, None, cost.cost)
+
+    def global_loads(self) -> tuple[Total, Total]:
+        """Requests and sectors of ``LDG`` and ``LDGSTS``, as Nsight Compute counts them."""
+        loads = [
+            cost
+            for cost in self.accesses
+            if cost.access.space == "global" and cost.access.kind in ("load", "async_copy")
+        ]
+        return _total([c.active for c in loads], loads), _total([c.sectors for c in loads], loads)
+
+    @property
+    def shared_load_wavefronts(self) -> Total:
+        """Wavefronts of ``LDS`` and ``LDSM`` without arbitration between warps."""
+        return self._wavefronts("load")
+
+    @property
+    def shared_store_wavefronts(self) -> Total:
+        """Wavefronts of ``STS`` and ``STSM`` without arbitration between warps."""
+        return self._wavefronts("store")
+
+    def _wavefronts(self, kind: str) -> Total:
+        costs = [
+            cost
+            for cost in self.accesses
+            if cost.access.space == "shared" and cost.access.kind.endswith(kind)
+        ]
+        total = sum(cost.wavefronts or 0 for cost in costs)
+        reasons = [cost.reason for cost in costs if cost.wavefronts is None]
+        return Total(None if reasons else total, reasons[0] if reasons else None, total)
+
+
+class _Axes(KernelLaunch):
+    """`kanalyze.counting.ptx_launch.KernelLaunch` over the graph of SASS: the same blocks, loops,
+    conditions."""
+
+    def __init__(
+        self,
+        cfg: SassCfg,
+        found: Addresses,
+        reach: Reach,
+        params: dict[tuple[str, int], int],
+        launch: Launch,
+    ):
+        self.cfg = cast(Cfg, cfg)  # what is used of it is the same
+        self.found = found
+        self.launch = launch
+        self.reach = reach
+        self.executed = reach.found
+        self.params = params
+        self.arrays = {}
+        self.addresses = {}
+        self._grids = {}
+        self._runs = {}
+        self.part = None
+        self.headers = {loop.header for loop in cfg.loops}
+
+    def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | str:
+        """Count an instruction by a rule; the reason where it cannot be told."""
+        try:
+            grid, within = self._grid(answer.block)
+            condition = both(within, self._reached(grid, answer.block))
+            copied = [value for value in answer.values if value.bits == 1]  # of LDGSTS
+            for value in [answer.guard, *copied]:
+                if value is not None:
+                    (held,) = self.found.solved.resolve([value], answer.block)
+                    condition = both(condition, grid.condition(held))
+            where = parts.number(0, grid.dimensions)
+            if address is not None:
+                (resolved,) = self.found.solved.resolve([address], answer.block)
+                where = grid.value(resolved)
+            return count(rule, where, condition, self._shape(grid))
+        except UnknownValueError as error:
+            return str(error)
+        except TooLargeError:
+            return "too many different cases to evaluate"
+
+    def left(self, predecessor: int, block: int) -> bool:
+        """Whether the edge ``predecessor`` → ``block`` leaves a loop."""
+        return any(predecessor in loop.body and block not in loop.body for loop in self.cfg.loops)
+
+    def scattered(self, predecessor: int, block: int) -> bool:
+        """Whether threads of a warp leave a loop in different iterations by this edge."""
+        if not self.left(predecessor, block):
+            return False
+        try:
+            grid, within = self._grid(predecessor)
+            condition = both(within, self._reached(grid, predecessor))
+            condition = both(condition, grid.condition(self._leaves(predecessor, block)))
+            times = self._count(grid, condition)
+        except (UnknownValueError, TooLargeError):
+            return False
+        entered = self._along(predecessor, block)
+        return entered is not None and times > entered
+
+    def arriving(self, predecessor: int, block: int) -> int | None:
+        """Parts of warps that come along the edge ``predecessor`` → ``block``; None: unknown."""
+        if self.scattered(predecessor, block):
+            return None
+        return self._along(predecessor, block)
+
+    def _along(self, predecessor: int, block: int) -> int | None:
+        """Warps of which a thread comes along an edge."""
+        try:
+            grid, within = self._grid(block)
+            condition = both(within, self._reached(grid, block))
+            edge = self.reach.edge(predecessor, block)
+            return self._count(grid, both(condition, grid.condition(edge)))
+        except (UnknownValueError, TooLargeError):
+            return None
+
+    def _count(self, grid: Grid, condition: Condition) -> int:
+        nowhere = parts.number(0, grid.dimensions)
+        return count(_EXECUTED, nowhere, condition, self._shape(grid)).requests
+
+    def _leaves(self, block: int, outside: int) -> Value:
+        """When a thread goes from ``block``, in a loop, to the block ``outside``."""
+        pool = self.found.solved.registers.pool
+        condition = self.found.solved.registers.conditions.get(block)
+        taken, following = branch_sides(self.reach.cfg, block)
+        if condition is None or taken is None or taken == following:
+            raise UnknownValueError("a branch table")
+        (condition,) = self.found.solved.resolve([condition], block)
+        return condition if outside == taken else negation(pool, condition)
+
+
+# ---------------------------------------------------------------- accesses
+
+
+def _total(numbers: Sequence[int | None], costs: Sequence[AccessCost]) -> Total:
+    at_least = sum(n or 0 for n in numbers)
+    if None not in numbers:
+        return Total(at_least, None, at_least)
+    reasons = [cost.reason for cost in costs if cost.reason is not None]
+    return Total(None, reasons[0] if reasons else "an address is not known", at_least)
+
+
+def _is_of(name: str, instruction: SassInstruction) -> bool:
+    return access_class(instruction) == name
+
+
+def _accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAccess]]:
+    kinds = ("load", "store", "matrix_load", "matrix_store", "async_copy")
+    for block in cfg.blocks:
+        for instruction in block.instructions:
+            access = memory_access(instruction)
+            if access and access.space in ("global", "shared") and access.kind in kinds:
+                yield block, instruction, access
+
+
+def _request(instruction: SassInstruction, access: SassAccess, everywhere: bool) -> Request:
+    """Of shared memory the address is wanted, of a copy the predicate under which it reads.
+
+    Of global memory the address is wanted ``everywhere`` only.
+    """
+    if access.space == "shared":
+        return Request(instruction, ((access.address, 32),))
+    wanted = [(access.address, 64)] if everywhere else []
+    if access.copy_if is not None:
+        wanted.append((access.copy_if, 1))
+    return Request(instruction, tuple(wanted))
+
+
+def _rule(access: SassAccess) -> Rule:
+    if access.space == "global":
+        return coalescing.SECTORS
+    kind = "load" if access.kind.endswith("load") else "store"
+    if access.kind.startswith("matrix"):
+        return banks.rule(kind, banks.MATRIX_ROW, access.vector)
+    return banks.rule(kind, access.bytes_per_thread or banks.WORD)

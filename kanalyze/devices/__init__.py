@@ -1,0 +1,1 @@
+"""The table of GPUs: what each has, and who says so."""

@@ -1,0 +1,1 @@
+"""From a TARGET to subjects: what is to be analysed, compiled where it has to be."""

@@ -1,0 +1,626 @@
+"""Compiling a Triton kernel for a GPU that need not be there.
+
+``compile_kernel(target)`` gives every stage (TTIR, TTGIR, LLVM IR, PTX, cubin, SASS) and the
+resources that ptxas reports. Importing this module imports neither triton nor torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kanalyze.devices.table import capability as find_capability
+from kanalyze.errors import InputError, UsageError, nearest
+from kanalyze.frontend import _triton, user_file
+from kanalyze.frontend.specialize import (
+    DIVISIBLE_BY_16,
+    EQUAL_TO_1,
+    Argument,
+    Parameter,
+    Pointer,
+    check_complete,
+    parse_signature,
+    parse_value,
+    specialise,
+    with_value,
+)
+from kanalyze.toolchain import tools
+from kanalyze.toolchain.tools import Resources
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from kanalyze.frontend.kernel_file import KernelFile
+
+__all__ = ["ARCHS", "DEFAULT_ARCH", "Compiled", "Resources", "compile_kernel", "normalise_arch"]
+
+ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+"""Architectures that are supported and tested."""
+
+DEFAULT_ARCH = "sm_90"
+
+# Also accepted: Orin, Orin-class Ampere, Thor, DGX Spark (ptxas --help, option --gpu-name).
+_MORE_CAPABILITIES = (87, 88, 110, 121)
+
+_MAX_THREADS = 1024
+_MAX_TENSOR_MEMORY_COLUMNS = 512  # triton/compiler/compiler.py, CompiledKernel._init_handles
+
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_METADATA = (
+    "num_warps", "num_stages", "num_ctas", "cluster_dims", "maxnreg", "shared", "tmem_size",
+    "global_scratch_size", "global_scratch_align", "profile_scratch_size", "warp_size",
+    "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "ptx_version",
+    "loc_column_base",
+)  # fmt: skip
+
+
+def normalise_arch(text: str) -> int:
+    """Return the compute capability of an architecture's name: 90 for ``sm_90`` or ``sm_90a``.
+
+    Raises:
+        UsageError: the name is not an NVIDIA architecture that is supported.
+    """
+    known = {int(arch[3:]) for arch in ARCHS} | set(_MORE_CAPABILITIES)
+    found = re.fullmatch(r"(?:sm|compute)?_?(\d{2,3})([af]?)", text.strip().lower())
+    if found and int(found[1]) in known and (not found[2] or int(found[1]) >= 90):
+        return int(found[1])
+    raise UsageError(f"unknown architecture '{text}': known: {', '.join(ARCHS)}")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel compiled for one architecture, and with what.
+
+    Attributes:
+        name: the kernel's symbol in PTX and cubin.
+        arch: ``sm_90``, as asked for; the PTX's own target may be ``sm_90a``.
+        ttir, ttgir, llir, ptx: the text of each stage.
+        cubin: the binary.
+        resources: what ptxas reports for this PTX, with the dynamic shared memory added.
+        metadata: Triton's, reduced to plain values (``num_warps``, ``num_stages``, ``shared``, …);
+            ``loc_column_base`` is the number of the first column in ``.loc`` and in the IR's
+            locations: 1 in Triton 3.9, 0 in 3.5 and 3.6.
+        signature: parameter → ``*fp32``, ``i32``, …, or ``constexpr``; the latter also for an
+            argument equal to 1. Those have no parameter in PTX; the others follow in this order.
+        constexprs: parameter → constant, for all that are ``constexpr`` in ``signature``.
+        specialization: parameter → facts compiled in, ``("divisible by 16",)`` or
+            ``("equal to 1",)``; parameters without are absent.
+        grid: blocks in x, y, z; None where no launch is known.
+        arguments: parameter → number, or ``("*", dtype, dims)`` for a pointer (``dims`` None where
+            not known). Scalars whose value is not known are absent.
+        source_file: path of the Python file.
+        source_function: name of the kernel in it.
+        kernel: the bundled kernel's name, or None.
+        triton_version: for example ``3.9.0``.
+        notes: choices that were made for the caller, and Triton's warnings.
+        shape: for a file that describes its launches, the value of each name of the shape.
+        dtype: for such a file, the element type.
+        asked: the arguments of `compile_kernel`, for `again`.
+    """
+
+    name: str
+    arch: str
+    ttir: str = field(repr=False)
+    ttgir: str = field(repr=False)
+    llir: str = field(repr=False)
+    ptx: str = field(repr=False)
+    cubin: bytes = field(repr=False)
+    resources: Resources
+    metadata: dict[str, Any]
+    signature: dict[str, str]
+    constexprs: dict[str, Any]
+    specialization: dict[str, tuple[str, ...]]
+    grid: tuple[int, ...] | None
+    arguments: dict[str, Any]
+    source_file: Path
+    source_function: str
+    kernel: str | None
+    triton_version: str
+    notes: tuple[str, ...] = field(default=())
+    shape: dict[str, int] = field(default_factory=dict)
+    dtype: str | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def again(self, **changes: Any) -> Compiled:
+        """The same kernel compiled with other arguments of `compile_kernel`.
+
+        ``settings`` and ``facts`` are added to those that were given, everything else takes their
+        place.
+
+        Raises:
+            KanalyzeError: see `compile_kernel`.
+        """
+        merged = {
+            name: {**self.asked.get(name, {}), **changes.pop(name, {})}
+            for name in ("settings", "facts")
+        }
+        stated = self._signature_without(set(merged["settings"]))
+        return compile_kernel(**{**self.asked, "signature": stated, **merged, **changes})
+
+    def _signature_without(self, names: Collection[str]) -> str | None:
+        """The signature that was given, less constants of these names: settings say them."""
+        signature: str | None = self.asked.get("signature")
+        plain = all(isinstance(v, int | float | str | None) for v in self.constexprs.values())
+        stated = plain and any(self.signature.get(n) == "constexpr" for n in names)
+        if signature is None or not stated:
+            return signature
+        items = []
+        for name, kind in self.signature.items():
+            facts = self.specialization.get(name, ())
+            if kind != "constexpr":
+                items.append(f"{name}={kind}{':16' if DIVISIBLE_BY_16 in facts else ''}")
+            elif EQUAL_TO_1 in facts:
+                items.append(f"{name}=i32:1")
+            elif name not in names:
+                items.append(f"{name}={self.constexprs[name]!r}")
+        return ", ".join(items)
+
+    @cached_property
+    def sass(self) -> str:
+        """The disassembled cubin with source lines (``nvdisasm -c -gi``), made on first use."""
+        return tools.disassemble(self.cubin)
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write ``NAME.ttir .ttgir .llir .ptx .cubin .sass`` to a folder; return the paths.
+
+        Raises:
+            InputError: the folder cannot be made or written to.
+        """
+        folder = Path(folder)
+        written = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for stage in ("ttir", "ttgir", "llir", "ptx", "cubin", "sass"):
+                content = getattr(self, stage)
+                path = folder / f"{self.name}.{stage}"
+                path.write_bytes(content if stage == "cubin" else content.encode())
+                written.append(path)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", file=str(folder)) from None
+        return written
+
+
+def compile_kernel(
+    target: str,
+    *,
+    arch: str = DEFAULT_ARCH,
+    dtype: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    signature: str | None = None,
+    facts: Mapping[str, str] | None = None,
+    source: str | None = None,
+) -> Compiled:
+    """Compile a bundled kernel or a user's ``@triton.jit`` function.
+
+    Args:
+        target: a bundled kernel's name, ``path/to/file.py:kernel``, or ``path/to/file.py`` where
+            the file has one kernel.
+        arch: one of :data:`ARCHS`; ``sm_90a`` and the like are accepted too.
+        dtype: ``fp16``, ``bf16`` or ``fp32``: element type of a bundled kernel (or of a file that
+            describes its launches the same way).
+        settings: name → value for shapes, scalar arguments and constexprs (texts are read as by
+            :func:`kanalyze.frontend.specialize.parse_value`); also ``num_ctas`` and ``maxnreg``.
+        num_warps: warps of a block, a power of two.
+        num_stages: depth of software pipelines.
+        signature: types and facts of a user's kernel; see
+            :func:`kanalyze.frontend.specialize.parse_signature`.
+        facts: parameter → :data:`~kanalyze.frontend.specialize.DIVISIBLE_BY_16` or
+            :data:`~kanalyze.frontend.specialize.EQUAL_TO_1`: what Triton is told of it, whatever
+            its value.
+        source: text to compile in place of the file's.
+
+    Raises:
+        UsageError: unknown kernel, setting or architecture; a parameter without type or value.
+        InputError: the file cannot be executed, or Triton or ptxas rejects the kernel.
+        MissingToolError: Triton, its tools or a package that the file imports is missing.
+    """
+    asked_for = {
+        "target": target, "arch": arch, "dtype": dtype, "settings": dict(settings or {}),
+        "num_warps": num_warps, "num_stages": num_stages, "signature": signature,
+        "facts": dict(facts or {}), "source": source,
+    }  # fmt: skip
+    capability = normalise_arch(arch)
+    given = {name: parse_value(value) for name, value in (settings or {}).items()}
+    options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
+    path, function, bundled = _locate(target)
+    folder = path.parent
+    if bundled is not None and signature is not None:
+        raise UsageError(
+            f"{target}: bundled kernels have a signature of their own; choose the dtype or settings"
+        )
+    triton = _triton.import_triton()
+    with (
+        _in_place(path, source) as path,
+        _triton.environment(str(path)),
+        user_file.importable(folder),
+        user_file.quiet_stdout(),
+    ):
+        module = user_file.load(path)
+        kernel = _triton.pick(module, path, function)
+        description = bundled or _description(path, kernel.name, module, signature)
+        if description is not None:
+            request = _planned(description, module, kernel, given, dtype, signature)
+        else:
+            if dtype is not None:
+                raise UsageError(
+                    f"{target}: a dtype can be chosen for bundled kernels only; "
+                    "give the types with a signature"
+                )
+            request = _signed(kernel, given, signature)
+        options |= {k: v for k, v in given.items() if k in _OPTIONS and k not in request.arguments}
+        asked = {k: v for k, v in options.items() if v is not None}
+        _check_options(asked)
+        chosen = request.options | asked
+        _told(kernel, request, facts or {})
+        made = _compiled(kernel, request, chosen, capability, triton.__version__, bundled)
+        return replace(made, asked=asked_for)
+
+
+def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, ...] | None:
+    """The grid that a kernel's file gives with some settings changed, without compiling it.
+
+    None where the file does not describe its launches.
+
+    Args:
+        compiled: the kernel as it is.
+        settings: see `compile_kernel`; they are added to those that were given.
+
+    Raises:
+        KanalyzeError: the file cannot be executed, or refuses the settings.
+    """
+    from kanalyze.frontend import kernel_file
+
+    path = compiled.source_file
+    if compiled.asked.get("source") is not None or compiled.asked.get("signature") is not None:
+        return None
+    _triton.import_triton()
+    merged = {**compiled.asked.get("settings", {}), **settings}
+    own = {k: _plain(parse_value(v)) for k, v in merged.items() if k not in _OPTIONS}
+    with (
+        _triton.environment(str(path)),
+        user_file.importable(path.parent),
+        user_file.quiet_stdout(),
+    ):
+        module = user_file.load(path)
+        description = _description(path, compiled.source_function, module, None)
+        if description is None:
+            return None
+        return tuple(kernel_file.plan(description, module, own, compiled.asked.get("dtype")).grid)
+
+
+@contextlib.contextmanager
+def _in_place(path: Path, source: str | None) -> Iterator[Path]:
+    """The file, or one of the same name with another text for a while."""
+    if source is None:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / path.name
+        other.write_text(source, "utf-8")
+        yield other
+
+
+# --- finding the kernel --------------------------------------------------------------------------
+
+
+def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
+    """Return a target's file, function ("" for the only one), and description if it is bundled."""
+    found = re.fullmatch(r"(?s)(.+\.py)(?::(\w*))?", target)
+    if found:
+        return Path(found[1]).absolute(), found[2] or None, None
+    from kanalyze.frontend import kernel_file
+
+    known = kernel_file.bundled()
+    if target in known:
+        return Path(known[target].path).absolute(), known[target].function, known[target]
+    raise UsageError(
+        f"unknown kernel '{target}': {nearest(target, known)} "
+        "(a file of your own is written path/to/file.py:kernel)"
+    )
+
+
+def _description(
+    path: Path, function: str, module: ModuleType, signature: str | None
+) -> KernelFile | None:
+    """Return the launch description of a user's file that is written like a bundled kernel."""
+    if not all(hasattr(module, name) for name in ("EXAMPLE", "arguments", "grid")):
+        return None
+    from kanalyze.frontend import kernel_file
+
+    try:
+        description = kernel_file.read(path)
+    except InputError:
+        if signature is None and function == f"{path.stem}_kernel":
+            raise
+        return None
+    return description if description.function == function else None
+
+
+# --- what to compile -----------------------------------------------------------------------------
+
+
+@dataclass
+class _Request:
+    """Arguments as Triton is told, options, and what is known of the launch."""
+
+    arguments: dict[str, Argument]
+    options: dict[str, Any]
+    values: dict[str, Any]
+    grid: tuple[int, ...] | None = None
+    notes: list[str] = field(default_factory=list)
+    shape: dict[str, int] = field(default_factory=dict)
+    dtype: str | None = None
+
+
+def _planned(
+    description: KernelFile,
+    module: ModuleType,
+    kernel: _triton.Kernel,
+    given: Mapping[str, object],
+    dtype: str | None,
+    signature: str | None,
+) -> _Request:
+    """Make a request from a file that describes its own launches."""
+    from kanalyze.frontend import kernel_file
+
+    own = {k: _plain(v) for k, v in given.items() if k not in _OPTIONS}
+    plan = kernel_file.plan(description, module, own, dtype)
+    options = dict(plan.options)
+    values: dict[str, Any] = dict(plan.arguments)
+    explicit = parse_signature(signature, kernel.parameters) if signature else {}
+    arguments = {}
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if name in plan.constexprs:
+            arguments[name] = Argument("constexpr", (), plan.constexprs[name])
+        elif name in values:
+            value = values[name]
+            pointer = Pointer(value[1]) if isinstance(value, tuple) else None
+            arguments[name] = specialise(parameter, pointer or value)
+        elif parameter.has_default:
+            arguments[name] = specialise(parameter, parameter.default)
+    for name, stated in explicit.items():
+        parameter = next(p for p in kernel.parameters if p.name == name)
+        value = values.get(name, plan.constexprs.get(name))
+        if isinstance(value, tuple):
+            if not stated.type.startswith("*"):
+                raise UsageError(f"signature: '{name}' of {kernel.name} is a pointer")
+            values[name] = ("*", stated.type.lstrip("*").removeprefix("k"), value[2])
+            arguments[name] = stated
+        else:
+            arguments[name] = with_value(parameter, stated, value)
+    check_complete(kernel.name, kernel.parameters, arguments)
+    return _Request(
+        arguments, options, values, tuple(plan.grid), shape=dict(plan.shape), dtype=plan.dtype
+    )
+
+
+def _plain(value: object) -> str | int:
+    """Return a setting as `kernel_file.plan` reads it: integers, or text."""
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return str(value)
+
+
+def _signed(kernel: _triton.Kernel, given: Mapping[str, object], signature: str | None) -> _Request:
+    """Make a request from a signature, settings, decorators and defaults, in this order."""
+    names = [parameter.name for parameter in kernel.parameters]
+    for name in given:
+        if name not in names and name not in _OPTIONS:
+            raise UsageError(
+                f"{kernel.name} has no parameter '{name}': {nearest(name, [*names, *_OPTIONS])}"
+            )
+    stated = parse_signature(signature or "", kernel.parameters)
+    request = _Request(dict(stated), dict(kernel.options), {})
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if name in given:
+            request.arguments[name] = with_value(parameter, stated.get(name), given[name])
+            request.values[name] = given[name]
+        elif name in request.arguments:
+            continue
+        elif name in kernel.config:
+            request.arguments[name] = specialise(parameter, kernel.config[name])
+            request.values[name] = kernel.config[name]
+    _apply_heuristics(kernel, request)
+    for parameter in kernel.parameters:
+        if parameter.name not in request.arguments and parameter.has_default:
+            request.arguments[parameter.name] = specialise(parameter, parameter.default)
+            request.values[parameter.name] = parameter.default
+    check_complete(kernel.name, kernel.parameters, request.arguments)
+    if kernel.configs:
+        parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
+        over = [name for name in kernel.config | kernel.options if name in given]
+        request.notes.append(
+            f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
+            + (f"; given instead: {', '.join(over)}" if over else "")
+        )
+    return request
+
+
+def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
+    """Evaluate ``@triton.heuristics`` for what is not given, with what is known."""
+    for name, function in kernel.heuristics.items():
+        if name in request.arguments:
+            continue
+        known = {k: a.value for k, a in request.arguments.items() if a.type == "constexpr"}
+        for parameter in kernel.parameters:
+            if parameter.has_default:
+                known.setdefault(parameter.name, parameter.default)
+        known |= request.values
+        try:
+            value = function(known)
+        except Exception as error:
+            needs = f" (it needs '{error.args[0]}')" if isinstance(error, KeyError) else ""
+            raise UsageError(
+                f"the heuristic for '{name}' of {kernel.name} cannot be evaluated{needs}: "
+                f"{user_file.one_line(error)}; set {name} itself or the argument that it needs, "
+                f"for example --set {error.args[0] if needs else name}=1024"
+            ) from None
+        parameter = next((p for p in kernel.parameters if p.name == name), Parameter(name, True))
+        request.arguments[name] = specialise(parameter, value)
+        request.values[name] = value
+        request.notes.append(f"heuristics: {name}={value!r}")
+
+
+def _told(kernel: _triton.Kernel, request: _Request, facts: Mapping[str, str]) -> None:
+    """Put facts on arguments in place of what their values say."""
+    for name, fact in facts.items():
+        argument = request.arguments.get(name)
+        if argument is None or fact not in (DIVISIBLE_BY_16, EQUAL_TO_1):
+            raise UsageError(f"{kernel.name}: '{name}' cannot be {fact}")
+        if fact == EQUAL_TO_1:
+            request.arguments[name] = Argument("constexpr", (EQUAL_TO_1,), 1)
+        elif argument.type != "constexpr":
+            request.arguments[name] = replace(argument, facts=(DIVISIBLE_BY_16,))
+
+
+# --- compiling -----------------------------------------------------------------------------------
+
+
+def _compiled(
+    kernel: _triton.Kernel,
+    request: _Request,
+    options: Mapping[str, Any],
+    capability: int,
+    triton_version: str,
+    bundled: KernelFile | None,
+) -> Compiled:
+    ordered = {p.name: request.arguments[p.name] for p in kernel.parameters}
+    try:
+        _check_options(options)
+    except UsageError as error:  # it stands in the file's own configuration
+        raise InputError(str(error), kernel.spot()) from None
+    constexprs = {n: a.value for n, a in ordered.items() if a.type == "constexpr"}
+    signature = {n: a.type for n, a in ordered.items()}
+    made = partial(
+        _triton.compile_source,
+        kernel,
+        signature,
+        constexprs,
+        {n: DIVISIBLE_BY_16 in a.facts for n, a in ordered.items()},
+        capability,
+    )
+    chosen = {"enable_fp_fusion": True} | dict(options)
+    output = made(chosen)
+
+    def with_stages(stages: int) -> int | None:
+        try:
+            return made(chosen | {"num_stages": stages}).metadata.get("shared") or 0
+        except InputError:
+            return None
+
+    metadata = {k: output.metadata[k] for k in _METADATA if k in output.metadata}
+    _check_limits(metadata, capability, kernel, with_stages)
+    ptx, name = output.asm["ptx"], output.metadata["name"]
+    fmad = metadata.get("enable_fp_fusion", True)
+    resources = tools.ptxas_resources(ptx, fmad=fmad)[name]
+    resources = replace(
+        resources, shared_bytes=resources.static_shared_bytes + metadata.get("shared", 0)
+    )
+    arguments = dict(request.values)
+    for parameter, argument in ordered.items():
+        if argument.type.startswith("*"):
+            arguments.setdefault(
+                parameter, ("*", argument.type.lstrip("*").removeprefix("k"), None)
+            )
+        elif argument.type == "constexpr" and argument.facts:
+            arguments.setdefault(parameter, argument.value)
+    plain = [n for n, a in ordered.items() if a.type != "constexpr" or a.facts]
+    return Compiled(
+        name=name,
+        arch=f"sm_{capability}",
+        ttir=output.asm["ttir"],
+        ttgir=output.asm["ttgir"],
+        llir=output.asm["llir"],
+        ptx=ptx,
+        cubin=output.asm["cubin"],
+        resources=resources,
+        metadata=metadata,
+        signature=signature,
+        constexprs=constexprs,
+        specialization={n: a.facts for n, a in ordered.items() if a.facts},
+        grid=request.grid,
+        arguments={n: arguments[n] for n in plain if n in arguments},
+        source_file=kernel.file,
+        source_function=kernel.name,
+        kernel=bundled.name if bundled else None,
+        triton_version=triton_version,
+        notes=(*request.notes, *output.warnings),
+        shape=request.shape,
+        dtype=request.dtype,
+    )
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name} is {value!r}, expected an integer of at least 1")
+        if value >= 2**31:
+            raise UsageError(f"{name} is {value}, expected an integer of at most {2**31 - 1}")
+        most = _MAX_THREADS // 32
+        if name == "num_warps" and (value & (value - 1) or value > most):
+            raise UsageError(f"num_warps is {value}, expected a power of two up to {most}")
+        if name == "num_ctas" and (value & (value - 1) or value > 16):
+            raise UsageError(f"num_ctas is {value}, expected a power of two up to 16")
+
+
+def _check_limits(
+    metadata: Mapping[str, Any],
+    capability: int,
+    kernel: _triton.Kernel,
+    with_stages: Callable[[int], int | None],
+) -> None:
+    """Raise what Triton's launcher would raise on the device (``OutOfResources``).
+
+    ``with_stages`` gives the shared memory of a block with another ``num_stages``.
+    """
+    limit = find_capability(f"sm_{capability}").shared_per_block_bytes
+    checks = (
+        ("shared memory", metadata.get("shared") or 0, limit, "bytes"),
+        ("tensor memory", metadata.get("tmem_size") or 0, _MAX_TENSOR_MEMORY_COLUMNS, "columns"),
+        ("threads", metadata.get("num_warps", 4) * 32, _MAX_THREADS, "threads"),
+    )
+    for what, needed, most, unit in checks:
+        if needed <= most:
+            continue
+        advice = "reduce block sizes or num_stages"
+        if what == "shared memory":
+            stages = metadata.get("num_stages") or 1
+            fitting = _fitting_stages(stages, needed, most, with_stages)
+            advice = f"reduce block sizes: no num_stages below {stages} fits"
+            if fitting is not None:
+                advice = f"num_stages={fitting[0]} needs {fitting[1]}"
+            elif stages == 1:
+                advice = "reduce block sizes"
+        raise InputError(
+            f"out of resource: {what}: a block needs {needed} {unit}, sm_{capability} has {most}; "
+            f"{advice}",
+            kernel.spot(),
+        )
+
+
+def _fitting_stages(
+    stages: int, needed: int, most: int, with_stages: Callable[[int], int | None]
+) -> tuple[int, int] | None:
+    """The largest lower ``num_stages`` that fits, and what it needs; None: none does.
+
+    A stage less tells what a stage takes: those that are sure to need too much are passed over.
+    """
+    tried = stages - 1
+    while tried >= 1:
+        size = with_stages(tried)
+        if size is not None and size <= most:
+            return tried, size
+        a_stage = (needed - size) // (stages - tried) if size is not None else 0
+        over = size - most if size is not None else 0
+        tried -= max(1, over // a_stage if a_stage > 0 else 1)
+    return None

@@ -1,0 +1,149 @@
+"""A module of PTX with all that is known of it: arguments, launch, machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kanalyze.errors import InputError, SourceSpot, UsageError
+from kanalyze.frontend.argument import Argument
+from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled
+from kanalyze.launch.assume import assume
+from kanalyze.launch.record import Launch, LaunchParam
+from kanalyze.ptx import ir
+from kanalyze.sass import cubin as cubins
+
+_SPACING = 1 << 40  # between the addresses that pointers get where no launch says them
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to report on: a module of PTX, what the report calls it, and what else is known of it.
+
+    Attributes:
+        module: the PTX; without a function where there is machine code alone.
+        file: the input.
+        compiled: what Triton made it from.
+        launch: gives arguments by position, for the kernels of the module it belongs to.
+        notes: remarks for the report.
+        arguments: kernel to its parameters in order, where something beside the PTX names them.
+        shared_bytes: shared memory of a block, static and dynamic, where something says it.
+        cubin: the machine code that was given, or lies beside the PTX.
+        given: whether ``cubin`` is the input itself, so that it says what the kernels need.
+        bare: kernels of that cubin of which there is no PTX.
+        assume: pointer parameter to what its array holds, see `kanalyze.launch.assumptions`.
+    """
+
+    module: ir.Module
+    file: str
+    compiled: Compiled | None = None
+    launch: Launch | None = None
+    notes: tuple[str, ...] = ()
+    arguments: Mapping[str, tuple[Argument, ...]] = field(default_factory=dict)
+    shared_bytes: int | None = None
+    cubin: cubins.Cubin | None = None
+    given: bool = False
+    bare: tuple[str, ...] = ()
+    assume: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Settings:
+    """How targets are compiled: the options of a target (see `kanalyze.compile_kernel`)."""
+
+    arch: str = DEFAULT_ARCH
+    dtype: str | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    num_warps: int | None = None
+    num_stages: int | None = None
+    signature: str | None = None
+
+
+def errors_of(module: ir.Module, severity: str = "error") -> list[InputError]:
+    """What could not be read in a module, or is odd ("warning"), with the place."""
+    lines = module.text.splitlines()
+    return [
+        InputError(
+            d.message,
+            SourceSpot(
+                module.name,
+                d.pos.line,
+                d.pos.column,
+                lines[d.pos.line - 1] if 0 < d.pos.line <= len(lines) else "",
+            ),
+        )
+        for d in module.diagnostics
+        if d.severity == severity
+    ]
+
+
+def launch_for(subject: Subject, function: ir.Function) -> Launch | None:
+    """The launch of a kernel, where one is known: given, or that of the target's own example."""
+    compiled = subject.compiled
+    if subject.launch is not None:
+        launch = subject.launch if _is_of(subject.launch, subject.module, function) else None
+    elif compiled is None or compiled.grid is None or compiled.name != function.name:
+        launch = None
+    else:
+        launch = launch_of(compiled)
+    if launch is None or not subject.assume:
+        return launch
+    return assume(launch, [p.name for p in function.parameters], subject.assume)
+
+
+def _is_of(launch: Launch, module: ir.Module, function: ir.Function) -> bool:
+    """Whether a launch is one of this kernel: by name, or because there is no other."""
+    fits = len(launch.params) <= len(function.parameters)
+    return fits and (launch.kernel == function.name or len(module.entries) == 1)
+
+
+def arguments_of(
+    subject: Subject, function: ir.Function, launch: Launch | None
+) -> dict[str, Argument]:
+    """What is known of a kernel's parameters: PTX name to `Argument`, in the order of the PTX."""
+    given: list[Argument] = []
+    compiled = subject.compiled
+    if compiled is not None and compiled.name == function.name:
+        for name, kind in compiled.signature.items():
+            if kind != "constexpr":
+                value = compiled.arguments.get(name)
+                number = value if isinstance(value, int) and not isinstance(value, bool) else None
+                given.append(Argument(name, kind, compiled.specialization.get(name, ()), number))
+    elif launch is not None and _is_of(launch, subject.module, function):
+        given = [Argument(p.name, p.type, (), p.value) for p in launch.params]
+    else:
+        given = list(subject.arguments.get(function.name, ()))
+    names = [parameter.name for parameter in function.parameters]
+    result = dict(zip(names, given, strict=False))
+    triton = compiled is not None or launch is not None or subject.shared_bytes is not None
+    if given and triton:  # Triton appends pointers to scratch memory
+        for index, name in enumerate(names[len(given) :]):
+            result[name] = Argument(("global_scratch", "profile_scratch")[index % 2], "*i8")
+    return result
+
+
+def launch_of(compiled: Compiled | None) -> Launch:
+    """The launch that a compiled kernel's example or settings describe.
+
+    Raises:
+        UsageError: grid or arguments are not known.
+    """
+    if compiled is None or compiled.grid is None:
+        raise UsageError(
+            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or "
+            "say EXAMPLE, arguments and grid in the file (docs/traffic.md)"
+        )
+    params: list[LaunchParam] = []
+    for name, kind in compiled.signature.items():
+        if kind == "constexpr":
+            continue
+        value = compiled.arguments.get(name)
+        if kind.startswith("*"):
+            params.append(LaunchParam(name, kind, _SPACING * (len(params) + 1)))
+        else:
+            params.append(LaunchParam(name, kind, value if isinstance(value, int) else None))
+    x, y, z = (*compiled.grid, 1, 1)[:3]
+    threads = 32 * int(compiled.metadata["num_warps"])
+    shared = compiled.resources.shared_bytes
+    return Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params), shared)

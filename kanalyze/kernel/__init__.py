@@ -1,0 +1,1 @@
+"""The static report of one kernel."""

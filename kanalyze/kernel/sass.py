@@ -1,0 +1,210 @@
+"""The ``sass`` part of a kernel's report: what stands in its machine code, beside the PTX.
+
+All counts are static. The comparison is `kanalyze.sass.crosscheck.compare`; what this adds is the
+code of called device functions, which stands in the kernel's section of SASS but in a function of
+its own in PTX.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from kanalyze.errors import KanalyzeError
+from kanalyze.models.counts import Traffic
+from kanalyze.ptx import ir
+from kanalyze.results import kernel as doc
+from kanalyze.sass import cfg as sass_cfg
+from kanalyze.sass import crosscheck
+from kanalyze.sass.code import Code
+from kanalyze.sass.ir import Pos, SassFunction, SassInstruction
+from kanalyze.sass.memory import SassAccess, memory_access
+from kanalyze.sass.table import tensor_core
+
+_KINDS = {"matrix_load": "load", "matrix_store": "store"}
+_EQUAL, _EXPLAINED, _NOT = "equal", "explained", "not explained"
+
+
+def section(
+    code: Code,
+    name: str,
+    ptx: ir.Function | None = None,
+    module: ir.Module | None = None,
+    spills: tuple[int | None, int | None] = (None, None),
+) -> doc.Sass:
+    """Describe the machine code of one kernel.
+
+    Args:
+        code: the machine code.
+        name: the kernel's symbol.
+        ptx: the kernel in PTX, None where there is none.
+        module: the module of ``ptx``, for the functions that it calls.
+        spills: bytes of spill stores and loads that the assembler reports, None if it did not.
+
+    Raises:
+        KanalyzeError: there is no such kernel in the code.
+    """
+    function = next((f for f in code.module.functions if f.name == name), None)
+    if function is None:
+        raise KanalyzeError(f"the machine code ({code.origin}) has no kernel '{name}'")
+    found = [(i, a) for i in function.instructions if (a := memory_access(i)) is not None]
+    graph = sass_cfg.build(function)
+    reached = sum(len(graph.blocks[index].instructions) for index in graph.order)
+    cores = Counter(tensor_core(i) for i in function.instructions)
+    known = code.resources.get(name)
+    stack = None if known is None else known.stack_bytes
+    local = _local_bytes(found)
+    return doc.Sass(
+        target=code.module.target,
+        origin=code.origin,
+        instructions=len(function.instructions),
+        never_reached=len(function.instructions) - reached,
+        not_read=len(function.opaque),
+        memory=_memory(found),
+        tensor_core=doc.TensorCore(cores["mma"], cores["wgmma"], cores["tcgen05"]),
+        comparison=_rows(function, ptx, module),
+        registers_per_thread=None if known is None else known.registers,
+        stack_bytes=stack,
+        shared_bytes=None if known is None else known.static_shared_bytes,
+        local_store_bytes=local["store"],
+        local_load_bytes=local["load"],
+        stack=_stack_words(stack, local, spills, ptx),
+    )
+
+
+def _executed(found: Sequence[tuple[SassInstruction, SassAccess]]) -> list[SassAccess]:
+    return [access for _, access in found if not access.dummy]
+
+
+def _memory(
+    found: Sequence[tuple[SassInstruction, SassAccess]],
+) -> dict[str, dict[str, Traffic]]:
+    """By space and kind, as the PTX ones; dummies are left out."""
+    grouped: dict[str, dict[str, list[SassAccess]]] = defaultdict(lambda: defaultdict(list))
+    for access in _executed(found):
+        grouped[access.space][_KINDS.get(access.kind, access.kind)].append(access)
+    return {
+        space: {kind: _traffic(group) for kind, group in sorted(kinds.items())}
+        for space, kinds in sorted(grouped.items())
+    }
+
+
+def _traffic(group: Sequence[SassAccess]) -> Traffic:
+    sizes = [access.bytes_per_thread for access in group]
+    known = [size for size in sizes if size is not None]
+    total = sum(known) if len(known) == len(sizes) else None
+    widths = Counter("bulk" if size is None else str(8 * size) for size in sizes)
+    return Traffic(len(group), total, dict(widths))
+
+
+def _local_bytes(found: Sequence[tuple[SassInstruction, SassAccess]]) -> dict[str, int]:
+    total = {"store": 0, "load": 0}
+    for access in _executed(found):
+        if access.space == "local" and access.kind in total:
+            total[access.kind] += access.bytes_per_thread or 0
+    return total
+
+
+def _stack_words(
+    stack: int | None,
+    local: Mapping[str, int],
+    spills: tuple[int | None, int | None],
+    ptx: ir.Function | None,
+) -> str:
+    """The stack frame against the local memory in the code and the spills that ptxas reports."""
+    moved = f"{local['store']} B stored, {local['load']} B loaded in local memory"
+    if not stack and not any(local.values()):
+        return "no stack, no local memory accesses: nothing spilled"
+    if not any(local.values()):
+        return f"stack of {stack} B, but no local memory accesses"
+    if None not in spills and any(spills):
+        same = (local["store"], local["load"]) == spills
+        rest = "all of it spills" if same else f"spills {spills[0]} B stored, {spills[1]} B loaded"
+        return f"stack of {stack} B; {moved}; {rest}"
+    if None not in spills:
+        return f"stack of {stack} B; {moved}; no spills: local arrays or calls"
+    declared = ptx is not None and any(
+        isinstance(s, ir.Variable) and s.space == "local" for s in ptx.body or ()
+    )
+    if ptx is not None and not declared:
+        return f"stack of {stack} B; {moved}; the PTX declares none, so registers spilled"
+    return f"stack of {stack} B; {moved}; spills, local arrays or calls"
+
+
+# ---------------------------------------------------------------- comparison
+
+
+def _rows(
+    function: SassFunction, ptx: ir.Function | None, module: ir.Module | None
+) -> tuple[doc.SassRow, ...]:
+    opcodes: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for instruction in function.instructions:
+        key = crosscheck.sass_key(instruction)
+        access = memory_access(instruction)
+        if key is not None and not (access is not None and access.dummy):
+            opcodes[key][instruction.opcode] += 1
+    if ptx is None:
+        empty = ir.Function("entry", "", (), (), {}, None, (), (-1,), ir.Pos(1, 1), ir.Pos(1, 1))
+        rows = crosscheck.compare(empty, function)
+        return tuple(_row(row, opcodes, None, "") for row in rows)
+    rows = crosscheck.compare(ptx, function)
+    called = _called_counts(ptx, module) if any(not r.explained for r in rows) else {}
+    promoted = not any(r.sass for r in rows if r.category.startswith("local "))
+    result = []
+    for row in rows:
+        verdict = _EQUAL if row.equal else _EXPLAINED if row.explained else _NOT
+        why = row.explanation if row.explained else ""
+        if verdict == _NOT and promoted and row.category.startswith("local "):
+            verdict, why = _EXPLAINED, "local arrays kept in registers: no local memory is left"
+        names, extra = called.get((row.category, row.width), ([], 0))
+        if verdict == _NOT and extra and row.sass - row.ptx == extra:
+            verdict, why = _EXPLAINED, f"{extra} of the called {' and '.join(names)}"
+        result.append(_row(row, opcodes, verdict, why))
+    return tuple(result)
+
+
+def _row(
+    row: crosscheck.Row,
+    opcodes: Mapping[tuple[str, str], Mapping[str, int]],
+    verdict: str | None,
+    why: str,
+) -> doc.SassRow:
+    return doc.SassRow(
+        category=row.category,
+        width=row.width,
+        opcodes=dict(opcodes.get((row.category, row.width), {})),
+        sass=row.sass,
+        dummies=row.dummies,
+        ptx=None if verdict is None else row.ptx,
+        verdict=verdict,
+        explanation=why or None,
+        hints=dict(row.hints),
+        hints_added=row.added if verdict is not None else (),
+    )
+
+
+def _called_counts(
+    ptx: ir.Function, module: ir.Module | None
+) -> dict[tuple[str, str], tuple[list[str], int]]:
+    """What the functions that a kernel calls access: by category and width, names and number."""
+    bodies = {f.name: f for f in (module.functions if module else ()) if f.body is not None}
+    nothing = SassFunction("", (), {}, Pos(1, 1))
+    seen: dict[str, ir.Function] = {}
+    waiting = [ptx]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if instruction.base == "call":
+                for word in _words(instruction):
+                    if word in bodies and word not in seen and word != ptx.name:
+                        seen[word] = bodies[word]
+                        waiting.append(bodies[word])
+    found: dict[tuple[str, str], tuple[list[str], int]] = {}
+    for name, function in seen.items():
+        for row in crosscheck.compare(function, nothing):
+            names, number = found.get((row.category, row.width), ([], 0))
+            found[row.category, row.width] = ([*names, name], number + row.ptx)
+    return found
+
+
+def _words(instruction: ir.Instruction) -> list[str]:
+    return [o.text for o in instruction.operands if isinstance(o, ir.Name)]

@@ -1,0 +1,1 @@
+"""One launch: grid, block, arguments, and what arrays are assumed to hold."""

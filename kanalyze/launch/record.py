@@ -1,0 +1,136 @@
+"""One launch of a kernel: grid, block and arguments, as far as they are known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kanalyze.errors import InputError
+from kanalyze.launch.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from kanalyze.launch.assumptions import Assumption
+
+
+_ELEMENT = re.compile(r"\*(i|u|fp|bf)(1|8|16|32|64)(?:e\w+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchParam:
+    """An argument: ``value`` is the number of a scalar or the address of a pointer (None: unknown).
+
+    ``bytes`` is the size of what a pointer points to, ``data`` what is assumed to lie there.
+    ``tensor_map`` is the tensor map that the argument is, or points to.
+    """
+
+    name: str
+    type: str
+    value: int | None
+    bytes: int | None = None
+    data: Assumption | None = None
+    tensor_map: TensorMap | None = None
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it is the address of an array."""
+        return self.type.startswith("*") or self.bytes is not None
+
+    @property
+    def element(self) -> tuple[str | None, int | None]:
+        """Kind ("int", "float", "bits") and bytes of what a pointer points to, as far as known.
+
+        "bits" are types that NumPy has no name for, and bits of one byte each (``i1``).
+        """
+        found = _ELEMENT.fullmatch(self.type)
+        if found is None:
+            return None, None
+        kind, bits = found[1], int(found[2])
+        if kind == "bf" or bits < 8 or (kind == "fp" and bits == 8):
+            return "bits", max(1, bits // 8)
+        return "float" if kind == "fp" else "int", bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Grid and block (x, y, z), dynamic plus static shared bytes, and arguments in PTX order.
+
+    ``registers_per_thread`` are those of the binary that ran, where a record says them;
+    ``cluster`` the blocks of a cluster, where the launch says them and not the PTX.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    params: tuple[LaunchParam, ...]
+    shared_bytes: int | None = None
+    device: str | None = None
+    ptx: Path | None = None
+    registers_per_thread: int | None = None
+    cluster: tuple[int, int, int] | None = None
+
+    @staticmethod
+    def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
+        """Read a launch record: a JSON file, or the object itself.
+
+        A ``.ptx`` of the same stem beside the file becomes ``ptx``.
+
+        Raises:
+            InputError: it cannot be read, or a key is missing or malformed.
+        """
+        if isinstance(record, Mapping):
+            return _launch(record, "<record>", None)
+        path = Path(record)
+        try:
+            data = json.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise InputError(error.strerror or str(error), file=str(path)) from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"not a launch record: {error}", file=str(path)) from None
+        if not isinstance(data, dict):
+            raise InputError("not a launch record: expected a JSON object", file=str(path))
+        beside = path.with_suffix(".ptx")
+        return _launch(data, str(path), beside if beside.is_file() else None)
+
+
+def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
+    try:
+        return Launch(
+            kernel=str(data["kernel"]),
+            grid=_triple(data["grid"]),
+            block=_triple(data["block"]),
+            params=tuple(_param(p) for p in data["params"]),
+            shared_bytes=data.get("shared_bytes"),
+            device=data.get("device"),
+            ptx=ptx,
+            registers_per_thread=data.get("registers_per_thread"),
+            cluster=_triple(data["cluster"]) if data.get("cluster") else None,
+        )
+    except KeyError as error:
+        raise InputError(f"the launch record has no key {error}", file=file) from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the launch record is malformed: {error}", file=file) from None
+
+
+def _triple(numbers: Any) -> tuple[int, int, int]:
+    x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
+    if min(x, y, z) < 1:
+        raise ValueError(f"extents are {x} x {y} x {z}, expected at least 1 in each direction")
+    return x, y, z
+
+
+def _param(data: Mapping[str, Any]) -> LaunchParam:
+    value = data.get("value", data.get("address"))
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    name, tensor_map = str(data["name"]), None
+    if data.get("tensor_map") is not None:
+        try:
+            tensor_map = TensorMap.read(data["tensor_map"])
+        except ValueError as error:
+            raise ValueError(f"tensor_map of {name}: {error}") from None
+    return LaunchParam(
+        name, str(data["type"]), value if whole else None, data.get("bytes"), None, tensor_map
+    )

@@ -1,0 +1,1 @@
+"""Launches that ran on a GPU: records, their check against estimates, and the benchmark."""

@@ -1,0 +1,1 @@
+"""Caches and time of a launch: simulation, bounds, prediction."""

@@ -1,0 +1,145 @@
+"""Files of measured parameters, as ``kanalyze device --calibrate`` writes them.
+
+TOML: a section ``[device."NAME"]`` for each GPU, in it parameters of the memory model as in
+``machine.toml``: ``hbm_rate = { value = 4390.0, origin = "measured", note = "…" }``. What stands in
+it replaces the model's own number. Other sections are remarks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kanalyze.errors import InputError, SourceSpot, nearest
+from kanalyze.performance.cache_sim.parameters import Parameter, names
+
+_FIELDS = ("value", "origin", "note")
+_MOST_GPCS = 64
+_MOST = 1e18
+_LEAST = {"l2_bytes_per_side": 1 << 18}  # bytes
+_GREATEST = {"ways": 64, "l1_ways": 64, "fill_bytes": 128, "sides": 2}
+
+Calibration = Mapping[str, Mapping[str, Parameter]]
+"""For each GPU's name its measured parameters."""
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    lines: list[str]
+
+    def error(self, message: str, *where: str) -> InputError:
+        """The error at the line where the first of some words stand, one below the other."""
+        line = 0
+        for word in where:
+            pattern = re.compile(rf"(^\s*|\[.*|[{{,]\s*)(\"?){re.escape(word)}\2\s*[]=]")
+            found = (n for n in range(line, len(self.lines)) if pattern.search(self.lines[n]))
+            line = next(found, line)
+        text = self.lines[line] if self.lines else ""
+        column = max(0, text.find(where[-1])) + 1 if where else 1
+        return InputError(message, SourceSpot(str(self.path), line + 1, column, text))
+
+
+def read(path: str | Path) -> Calibration:
+    """Read a file of parameters.
+
+    Raises:
+        InputError: it cannot be read, is not TOML, or holds something else.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise InputError(error.strerror or str(error), file=str(path)) from None
+    except UnicodeDecodeError:
+        raise InputError("it is not UTF-8 text", file=str(path)) from None
+    file = _File(path, text.splitlines())
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = re.search(r"line (\d+), column (\d+)", str(error))
+        spot = None
+        if found is not None and int(found[1]) <= len(file.lines):
+            line, column = int(found[1]), int(found[2])
+            spot = SourceSpot(str(path), line, column, file.lines[line - 1])
+        raise InputError(f"not valid TOML: {error}", spot, str(path)) from None
+    sections = data.get("device")
+    if not isinstance(sections, dict) or not sections:
+        raise file.error('expected a section [device."NAME"] of measured parameters')
+    return {device: _section(file, device, given) for device, given in sections.items()}
+
+
+def _section(file: _File, device: str, given: Any) -> dict[str, Parameter]:
+    if not isinstance(given, dict):
+        raise file.error("expected a section of parameters", device)
+    known = names()
+    found = {}
+    for name, entry in given.items():
+        if name not in known:
+            message = f"unknown parameter '{name}'; {nearest(name, known)}"
+            raise file.error(message, device, name)
+        found[name] = _parameter(file, device, name, entry)
+    return found
+
+
+def _parameter(file: _File, device: str, name: str, entry: Any) -> Parameter:
+    if not isinstance(entry, dict) or "value" not in entry or "origin" not in entry:
+        expected = f'{name}: expected {{ value = …, origin = "measured", note = "…" }}'
+        raise file.error(expected, device, name)
+    for key, value in entry.items():
+        if key not in _FIELDS:
+            raise file.error(f"{name}: unknown key '{key}'; {nearest(key, _FIELDS)}", device, name)
+        if key != "value" and not isinstance(value, str):
+            raise file.error(f"{name}: {key} is no text", device, name)
+    value = entry["value"]
+    if name == "gpcs":
+        if not _is_gpcs(value):
+            raise file.error("gpcs: expected a list of SMs of each GPC", device, name)
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not _within(name, value):
+        least, most = _LEAST.get(name, 0), _GREATEST.get(name, _MOST)
+        wanted = f"a number above {least:g}, at most {most:g}"
+        raise file.error(f"{name}: {value!r} is not {wanted}", device, name)
+    return Parameter(value, entry["origin"], entry.get("note", ""))
+
+
+def _within(name: str, value: float) -> bool:
+    return math.isfinite(value) and _LEAST.get(name, 0) < value <= _GREATEST.get(name, _MOST)
+
+
+def _is_gpcs(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and 1 <= len(value) <= _MOST_GPCS
+        and all(type(n) is int and 1 <= n <= _MOST_GPCS for n in value)
+    )
+
+
+def write(device: str, parameters: Mapping[str, Parameter], remarks: Mapping[str, Any]) -> str:
+    """The text of a file for one GPU.
+
+    Args:
+        device: its name in the device table.
+        parameters: what was measured.
+        remarks: section to names and values (numbers, texts, lists of them): how it was measured.
+    """
+    lines = ["# Parameters of the memory model, as 'kanalyze device --calibrate' measured them.",
+             "# bytes/ns = GB/s; times in ns."]  # fmt: skip
+    for section, entries in remarks.items():
+        lines += ["", f"[{section}]"]
+        lines += [f"{_text(name)} = {_text(value)}" for name, value in entries.items()]
+    lines += ["", f"[device.{json.dumps(device)}]"]
+    for name, p in parameters.items():
+        note = f", note = {_text(p.note)}" if p.note else ""
+        lines.append(f"{name} = {{ value = {_text(p.value)}, origin = {_text(p.origin)}{note} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: Any) -> str:
+    """A value in TOML; JSON writes texts, numbers and lists of them the same way."""
+    return json.dumps(value, ensure_ascii=True)

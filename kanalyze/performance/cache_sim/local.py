@@ -1,0 +1,90 @@
+"""Local memory in the stream of a launch: spills and stack arrays.
+
+What: columns for what blocks read from and write to local memory, which goes through L1 and L2 as
+global memory does.
+Formula: the bytes of a block are spread evenly over its bursts; each burst takes the next lines of
+the block's local memory, round and round. Blocks that take the same place on the GPU have the same
+local memory.
+Source: CUDA C++ Programming Guide, "Local Memory": interleaved by thread, so that a warp's access
+is coalesced.
+Limits: which of its local variables a burst touches is not followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kanalyze.performance.cache_sim.streams import Stream, Tiles
+from kanalyze.performance.cache_sim.tiles import LINE, READ, WRITE
+
+Ints = npt.NDArray[np.int64]
+_FAR = 1 << 40  # lines; no global address is there
+
+
+def with_local(given: Stream, read: float, written: float, size: int, places: int) -> Stream:
+    """The stream with local memory.
+
+    Args:
+        given: the stream.
+        read: bytes that a block reads from local memory.
+        written: bytes that it writes to it.
+        size: bytes of local memory of a block.
+        places: blocks that the GPU holds at a time.
+    """
+    lines = max(1, size // LINE)
+    bursts = np.unique(given.burst[given.kind == READ])
+    each = [_part(total / LINE / max(1, len(bursts)), lines) for total in (written, read)]
+    base: list[Ints] = []
+    pattern: list[Ints] = []
+    starts = [0]
+    shapes: list[int] = []
+    columns: list[Ints] = []
+    kinds: list[int] = []
+    of_burst: list[int] = []
+    count = len(given.tiles.base)
+    slot = np.arange(len(given.tiles_of)) % places
+    for kind, number in zip((WRITE, READ), each, strict=True):
+        if not number:
+            continue
+        shape = len(given.tiles.starts) - 1 + len(shapes)
+        shapes.append(number)
+        steps = max(1, lines // number)
+        for burst_number, burst in enumerate(bursts.tolist()):
+            step = burst_number % steps
+            columns.append(count + slot * steps + step)
+            kinds.append(kind)
+            of_burst.append(burst)
+        slots, step_of = np.divmod(np.arange(min(places, len(slot)) * steps), steps)
+        base.append(_FAR + slots * lines + step_of * number)
+        pattern.append(np.full(len(slots), shape))
+        count += len(slots)
+        starts.append(starts[-1] + number)
+    if not columns:
+        return given
+    added = starts[-1]
+    offsets = np.concatenate([np.arange(number) for number in shapes])
+    tiles = Tiles(
+        pattern=np.concatenate([given.tiles.pattern, *pattern]),
+        base=np.concatenate([given.tiles.base, *base]),
+        starts=np.concatenate([given.tiles.starts, given.tiles.starts[-1] + np.array(starts[1:])]),
+        lines=np.concatenate([given.tiles.lines, offsets]),
+        masks=np.concatenate([given.tiles.masks, np.full(added, 15)]),
+    )
+    order = np.argsort(np.concatenate([given.burst, of_burst]), kind="stable")
+    tiles_of = np.concatenate([given.tiles_of, np.stack(columns, axis=1).astype(np.int32)], axis=1)
+    return replace(
+        given,
+        tiles=tiles,
+        tiles_of=np.ascontiguousarray(tiles_of[:, order]),
+        kind=np.concatenate([given.kind, kinds])[order],
+        cached=np.concatenate([given.cached, np.ones(len(kinds), bool)])[order],
+        burst=np.concatenate([given.burst, of_burst])[order],
+    )
+
+
+def _part(number: float, most: int) -> int:
+    """Lines of a burst: at least one where there are any."""
+    return 0 if number <= 0 else min(most, max(1, round(number)))

@@ -1,0 +1,154 @@
+"""Events added up by name, in memory that grows with distinct names, not with launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kanalyze.profiles.chains import Chains
+from kanalyze.profiles.names import KernelName, decode
+from kanalyze.profiles.readers.event import Device, Event, Operator
+from kanalyze.profiles.tensorcores import uses_tensor_cores
+
+_MOST_LAUNCHES = 64
+_MOST_OPERATORS = 512
+_MOST_DEVICES = 4096
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often and for how long."""
+
+    calls: int = 0
+    total_us: float = 0.0
+    timed: bool = True
+
+    def add(self, calls: int, total_us: float | None) -> None:
+        """Add launches."""
+        self.calls += calls
+        if total_us is None:
+            self.timed = False
+        else:
+            self.total_us += total_us
+
+    @property
+    def time_us(self) -> float | None:
+        """The time, or None where a part of it is not known."""
+        return self.total_us if self.timed else None
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """What was found of one name; ``pointwise``: each element is computed by itself."""
+
+    name: KernelName
+    kind: str
+    tensor_core: bool | None
+    pointwise: bool
+    tally: Tally = field(default_factory=Tally)
+    launches: dict[tuple[Any, ...], tuple[Device | None, Tally]] = field(default_factory=dict)
+    operators: dict[int, tuple[Operator, Device | None, Tally]] = field(default_factory=dict)
+    counters: dict[str, float] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    files: dict[str, Tally] = field(default_factory=dict)
+    short_calls: int = 0
+
+    def devices(self) -> dict[Device, Tally]:
+        """The devices that it ran on."""
+        tallies: dict[Device, Tally] = {}
+        for device, tally in self.launches.values():
+            if device is not None:
+                tallies.setdefault(device, Tally()).add(tally.calls, tally.time_us)
+        return tallies
+
+
+SHORT_US = 5.0
+"""A launch that takes less is short: about what launching it costs the host."""
+
+
+class Collector:
+    """Adds events up."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Found] = {}
+        self.chains = Chains()
+        self._let_go = Tally()
+        self._devices: dict[Device, Device] = {}
+        self._seen: dict[int, tuple[Device, Device]] = {}
+
+    @property
+    def total(self) -> Tally:
+        """Everything that was added, also what was let go of."""
+        tally = Tally()
+        for part in (self._let_go, *(found.tally for found in self.found.values())):
+            tally.add(part.calls, part.time_us)
+        return tally
+
+    def add(self, event: Event) -> None:
+        """Add an event."""
+        found = self.found.get(event.name)
+        if found is None:
+            found = self._new(event)
+        calls, time = event.calls, event.total_us
+        found.tally.add(calls, time)
+        if time is not None and time < SHORT_US * calls:
+            found.short_calls += calls
+        device = event.device
+        if device is not None:
+            seen = self._seen.get(id(device))
+            device = self._one_of(device) if seen is None else seen[1]
+        key = (event.grid, event.block, event.registers_per_thread, event.shared_bytes, id(device))
+        launch = found.launches.get(key)
+        if launch is None:
+            launch = self._new_launch(found, key, device)
+        launch[1].add(calls, time)
+        file = found.files.get(event.file)
+        if file is None:
+            file = found.files[event.file] = Tally()
+        file.add(calls, time)
+        operator = event.operator
+        if operator is not None:
+            called = found.operators.get(id(operator))
+            if called is None and len(found.operators) < _MOST_OPERATORS:
+                called = found.operators[id(operator)] = (operator, device, Tally())
+            if called is not None:
+                called[2].add(calls, time)
+        if event.counters:
+            for counter, value in event.counters.items():
+                found.counters[counter] = found.counters.get(counter, 0.0) + value
+                found.counted[counter] = found.counted.get(counter, 0) + 1
+        if found.pointwise or self.chains.open:
+            self.chains.add(event, found.pointwise)
+
+    def _new(self, event: Event) -> Found:
+        name = decode(event.name)
+        pointwise = name.decoded.get("op") in ("elementwise", "pointwise")
+        found = Found(name, event.kind, uses_tensor_cores(name, event.kind), pointwise)
+        self.found[event.name] = found
+        return found
+
+    @staticmethod
+    def _new_launch(
+        found: Found, key: tuple[Any, ...], device: Device | None
+    ) -> tuple[Device | None, Tally]:
+        """A place for a launch of a new kind; where there are too many kinds, for all the rest."""
+        if len(found.launches) >= _MOST_LAUNCHES:
+            key = (None, None, None, None, key[-1])
+        return found.launches.setdefault(key, (device, Tally()))
+
+    def _one_of(self, device: Device) -> Device:
+        """The first of equal devices, found by identity, as hashing one takes long."""
+        seen = self._seen.get(id(device))
+        if seen is not None:
+            return seen[1]
+        first = self._devices.setdefault(device, device)
+        if len(self._seen) < _MOST_DEVICES:
+            self._seen[id(device)] = (device, first)  # held, so that its id stays its own
+        return first
+
+    def keep(self, wanted: Callable[[str], object]) -> None:
+        """Let go of names that are not wanted."""
+        for name in [n for n in self.found if not wanted(n)]:
+            part = self.found.pop(name).tally
+            self._let_go.add(part.calls, part.time_us)

@@ -1,0 +1,21 @@
+"""Kernel names: ``decode(name)`` tells what a GPU kernel's name states, and nothing else."""
+
+from __future__ import annotations
+
+from kanalyze.profiles.names.decode import Row, decode, explain
+from kanalyze.profiles.names.families import FAMILIES, Family, families
+from kanalyze.profiles.names.keys import KEYS
+from kanalyze.profiles.names.name import Field, KernelName, Span
+
+__all__ = [
+    "FAMILIES",
+    "KEYS",
+    "Family",
+    "Field",
+    "KernelName",
+    "Row",
+    "Span",
+    "decode",
+    "explain",
+    "families",
+]

@@ -1,0 +1,199 @@
+"""PyTorch's own kernels: ``at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>``.
+
+The template parameters are those of ATen/native/cuda/{CUDALoops,Reduce,ScatterGatherKernel,…}.cuh.
+The operation is in the functor, which is often a lambda inside ``xxx_kernel_cuda``.
+"""
+
+from __future__ import annotations
+
+from kanalyze.profiles.names.cpp import ANONYMOUS, Arg, Qualified, number, read
+from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.words import cpp_dtype
+
+_INT, _FUNCTOR, _SKIP, _REDUCE = "int", "functor", "skip", "reduce"
+
+# function -> (operation, template parameters in order: (key, what))
+_SIGNATURES: dict[str, tuple[str | None, tuple[tuple[str, str], ...]]] = {
+    "vectorized_elementwise_kernel": ("elementwise", (("vec_size", _INT), ("functor", _FUNCTOR))),
+    "vectorized_templated_elementwise_kernel": (
+        "elementwise",
+        (("vec_size", _INT), ("functor", _FUNCTOR)),
+    ),
+    "unrolled_elementwise_kernel": ("elementwise", (("functor", _FUNCTOR),)),
+    "unrolled_templated_elementwise_kernel": ("elementwise", (("functor", _FUNCTOR),)),
+    "elementwise_kernel": (
+        "elementwise",
+        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
+    ),
+    "elementwise_kernel_manual_unroll": (
+        "elementwise",
+        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
+    ),
+    "index_elementwise_kernel": (
+        "elementwise",
+        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
+    ),
+    "_scatter_gather_elementwise_kernel": (
+        "gather",
+        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
+    ),
+    "unrolled_elementwise_kernel_for_multi_outputs": (
+        "elementwise",
+        (("", _SKIP), ("functor", _FUNCTOR)),
+    ),
+    "elementwise_kernel_with_index": ("elementwise", (("", _SKIP), ("functor", _FUNCTOR))),
+    "reduce_kernel": (
+        "reduce",
+        (("max_threads", _INT), ("output_vec_size", _INT), ("functor", _REDUCE)),
+    ),
+    "multi_tensor_apply_kernel": ("multi_tensor_apply", (("", _SKIP), ("functor", _FUNCTOR))),
+}
+
+# How other functions' names begin -> operation. ATen names its kernels after the operator
+# (aten/src/ATen/native/cuda/{UpSample*,*Pool*,*Loss*,Shape,Indexing,SoftMax,Sort*,ScanUtils}.cu*).
+_BEGINNINGS: tuple[tuple[str, str], ...] = (
+    ("upsample_", "upsample"),
+    ("max_pool_", "pool"),
+    ("avg_pool2d_", "pool"),
+    ("avg_pool3d_", "pool"),
+    ("adaptive_average_pool", "pool"),
+    ("adaptivemaxpool", "pool"),
+    ("adaptiveaveragepool", "pool"),
+    ("atomicadaptivemaxpool", "pool"),
+    ("atomicadaptiveaveragepool", "pool"),
+    ("nll_loss_", "loss"),
+    ("nll_loss2d_", "loss"),
+    ("ctc_loss_", "loss"),
+    ("CatArrayBatchedCopy", "cat"),
+    ("cunn_SoftMax", "softmax"),
+    ("cunn_SpatialSoftMax", "softmax"),
+    ("softmax_warp_", "softmax"),
+    ("indexSelect", "index"),
+    ("indexFuncLargeIndex", "index"),
+    ("indexFuncSmallIndex", "index"),
+    ("indexing_backward_kernel", "index"),
+    ("index_put_", "index"),
+    ("vectorized_gather_kernel", "gather"),
+    ("roll_cuda_kernel", "roll"),
+    ("bitonicSortKVInPlace", "sort"),
+    ("radixSortKVInPlace", "sort"),
+    ("tensor_kernel_scan_", "scan"),
+    ("batch_norm_", "batchnorm"),
+)
+
+# Functions that take a functor only to call it in a loop: the functor is their template argument.
+_ADAPTERS = {
+    "gpu_kernel_impl": 0,
+    "gpu_kernel_impl_nocast": 0,
+    "gpu_kernel_with_scalars": 0,
+    "gpu_index_kernel": 0,
+    "_cuda_scatter_gather_internal_kernel": -1,
+    "apply": 0,
+    "func_wrapper_t": 1,
+}
+# Functors that adapt another one: types of the arguments, the result, then the functor.
+_APPLIERS = {"BinaryFunctor": 2, "AUnaryFunctor": 2, "BUnaryFunctor": 2}
+_TYPED = frozenset({"CUDAFunctor_add", "CUDAFunctorOnSelf_add", "CUDAFunctorOnOther_add"})
+_DEEPEST = 8
+
+
+def transform(r: Reading) -> None:
+    """Note the function, its operation and what its template arguments say."""
+    comp = r.name.last
+    r.function()
+    if not comp.complete:
+        _op_of_name(r, comp.text.rpartition("_")[0] + "_", comp.start)
+        return
+    op, parameters = _SIGNATURES.get(comp.text, (None, ()))
+    if op:
+        r.add_span("op", op, comp.start, comp.end, "documented")
+    else:
+        _op_of_name(r, comp.text, comp.start)
+    for (key, what), arg in zip(parameters, r.name.args(), strict=False):
+        if what == _INT:
+            if arg.complete and number(r.text[arg.start : arg.end]) is None:
+                break  # an overload with other parameters (at::native::modern::elementwise_kernel)
+            r.number(key, arg)
+        elif what == _FUNCTOR:
+            _functor(r, "functor", arg)
+        elif what == _REDUCE:
+            _reduction(r, arg)
+
+
+def _op_of_name(r: Reading, word: str, start: int) -> None:
+    for beginning, op in _BEGINNINGS:
+        if word.startswith(beginning):
+            r.add_span("op", op, start, start + len(beginning.rstrip("_")), "documented")
+            return
+
+
+def _functor(r: Reading, key: str, arg: Arg) -> None:
+    """The functor that is applied: adapters are looked through, a lambda is its function's."""
+    source = r.name.source
+    for _ in range(_DEEPEST):
+        name = read(source, arg.start, arg.end)
+        if name is None:
+            return
+        index = _named_index(name)
+        if index is None:
+            return
+        comp = name.path[index]
+        which = _ADAPTERS.get(comp.text)
+        if which is not None:
+            inner = source.args(comp.args)
+            if which < 0 or len(inner) <= which:
+                return
+            arg = inner[which]
+            continue
+        if not comp.complete or (comp.end >= source.end and source.cut):
+            return
+        r.add_span(key, comp.text, comp.start, comp.end)
+        _types(r, key, name, index)
+        return
+
+
+def _named_index(name: Qualified) -> int | None:
+    for index in range(len(name.path) - 1, -1, -1):
+        text = name.path[index].text
+        if text == ANONYMOUS:
+            return None
+        if text != "lambda" and not text.startswith("operator"):
+            return index
+    return None
+
+
+def _types(r: Reading, key: str, name: Qualified, index: int) -> None:
+    source = name.source
+    comp, last = name.path[index], name.last
+    args = source.args(comp.args)
+    if comp.text in _TYPED or comp.text == "FillFunctor":
+        if args:
+            r.dtype("dtype", args[0])
+    elif (count := _APPLIERS.get(comp.text)) and key == "functor":
+        _arguments(r, args[:count])
+        if len(args) > count + 1:
+            _functor(r, "functor_op", args[count + 1])
+    elif last.text == "lambda" and key == "functor":
+        _arguments(r, source.args(last.params))
+
+
+def _arguments(r: Reading, args: list[Arg]) -> None:
+    """Types of the functor's arguments; what it computes with need not be what is stored."""
+    if not args or not all(arg.complete for arg in args):
+        return
+    types = [cpp_dtype(r.text[arg.start : arg.end]) for arg in args]
+    known = tuple(word for word in types if word)
+    if len(known) == len(types):
+        r.add_span("functor_args", known, args[0].start, args[-1].end)
+
+
+def _reduction(r: Reading, arg: Arg) -> None:
+    """``ReduceOp<scalar, Ops, index, out, …>``."""
+    name = read(r.name.source, arg.start, arg.end)
+    if name is None or name.last.text != "ReduceOp":
+        return
+    args = name.args()
+    if args:
+        r.dtype("dtype", args[0])
+    if len(args) > 1:
+        _functor(r, "functor", args[1])

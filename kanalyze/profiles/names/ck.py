@@ -1,0 +1,13 @@
+"""AMD's Composable Kernel and CK-Tile: the function; the template parameters change by version."""
+
+from __future__ import annotations
+
+from kanalyze.profiles.names.reading import Reading
+
+
+def transform(r: Reading) -> None:
+    """Note the function and the library."""
+    r.function()
+    if root := r.one("ROOT"):
+        r.add("library", root.text, root)
+        r.add("vendor", "amd", root)

@@ -1,0 +1,42 @@
+"""cuBLAS's small kernels: matrix-vector products, split-K's second step, dot products."""
+
+from __future__ import annotations
+
+from kanalyze.profiles.names.reading import Reading, Reject
+
+_OPS = (
+    ("gemv", "gemv"),
+    ("gemmSN_", "gemm"),
+    ("gemmk1_", "gemm"),
+    ("splitKreduce_", "splitk_reduce"),
+    ("dot_", "dot"),
+    ("reduce_1Block_", "dot"),
+    ("magma_", "gemm"),
+    ("trsm_", "trsm"),
+    ("batch_trsm_", "trsm"),
+)
+
+
+# Names that anyone could give: cuBLAS's only when a type of cuBLAS stands in the declaration.
+_PLAIN = frozenset({"dot", "scal", "axpy", "asum", "nrm2", "copy", "trsm", "batch", "reduce"})
+
+
+def transform(r: Reading) -> None:
+    """Note the function and its operation."""
+    comp = r.name.last
+    if comp.text.partition("_")[0] in _PLAIN and not _has_cublas_type(r):
+        raise Reject
+    r.function(basis="observed")
+    r.add_span("library", "cublas", comp.start, comp.end, "observed")
+    if r.has("GEMVX"):
+        r.add_span("op", "gemv", comp.start, comp.end, "observed")
+    for beginning, op in _OPS:
+        if comp.text.startswith(beginning):
+            r.add_span("op", op, comp.start, comp.end, "observed")
+            break
+
+
+def _has_cublas_type(r: Reading) -> bool:
+    source, comp = r.name.source, r.name.last
+    args = source.args(comp.args) + source.args(comp.params)
+    return any(r.text.startswith(("cublas", "cublasLt::"), arg.start) for arg in args)

@@ -1,0 +1,99 @@
+"""xmma of cuBLAS, cuDNN and TensorRT: ``sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize64x32x64_…``.
+
+Without a public grammar: types are read as input and output, then what the instruction reads and
+adds up in, as holds for every name in the shipped libraries.
+"""
+
+from __future__ import annotations
+
+from kanalyze.profiles.names.grammar import Token
+from kanalyze.profiles.names.reading import Reading
+
+_OPS = {
+    "gemm": "gemm",
+    "fprop": "conv_fprop",
+    "dgrad": "conv_dgrad",
+    "wgrad": "conv_wgrad",
+    "pooling": "pooling",
+    "cublas_gemvx": "gemv",
+    "depthwise_convolution": "conv",
+}
+_LIBRARY = {
+    "_5x_cublas": "cublas",
+    "_5x_cudnn": "cudnn",
+    "cudnn_infer": "cudnn",
+    "cudnn_train": "cudnn",
+    "cublas": "cublas",
+    "cudnn": "cudnn",
+    "trt": "tensorrt",
+}
+_WORDS = {"i8": "s8", "i32": "s32", "i4": "s4"}
+_TENSOR_ONLY = frozenset({"tf32", "bf16", "e4m3", "e5m2"})
+
+
+def transform(r: Reading) -> None:
+    """Note what the tokens of ``xmma.lark`` state."""
+    r.named("observed")
+    if arch := r.one("ARCH_DIGITS"):
+        r.arch(arch, "observed")
+    if op := r.one("OP_WORD") or r.one("OTHER_OP"):
+        r.add("op", _OPS.get(op.text, op.text), op, "observed")
+    words = list(r.all("ALGO_WORD"))
+    if words and r.has("G1"):
+        start, end = r.base + words[0].start, r.base + words[-1].end
+        r.add_span("algo", r.text[start:end], start, end, "observed")
+    if r.has("OP_WORD"):
+        _product(r)
+    _unit(r)
+    if split := r.one("SPLIT"):
+        r.add("split_k", True, split, "observed")
+    if planar := r.one("PLANAR"):
+        r.add("planar_complex", True, planar, "observed")
+    r.epilogue()
+    if library := r.one("LIBRARY_WORD"):
+        r.add("library", _LIBRARY[library.text], library, "observed")
+    for key, name in (("align_a", "A_ALIGN"), ("align_c", "C_ALIGN")):
+        if token := r.one(name):
+            r.add(key, int(token.text), token, "inferred")
+
+
+def _product(r: Reading) -> None:
+    _types(r)
+    ab, c = r.one("LAYOUT_AB"), r.one("LAYOUT_C")
+    if ab and c:
+        start, end = r.base + ab.start, r.base + c.end
+        r.add_span("layout", ab.text + c.text, start, end, "observed")
+    for key, name in (("tensor_layout", "TENSOR_IN"), ("tensor_layout_out", "TENSOR_OUT")):
+        if token := r.one(name):
+            r.add(key, token.text, token, "observed")
+
+
+def _unit(r: Reading) -> None:
+    unit = r.one("TENSOR_WORD") or r.one("GROUP_WORD")
+    second = r.one("G2")
+    if unit:
+        r.add("op_class", "tensorop", unit, "observed")
+    elif ffma := r.one("FFMA"):
+        r.add("op_class", "simt", ffma, "observed")
+    elif second and second.text in _TENSOR_ONLY:
+        r.add("op_class", "tensorop", second, "inferred")
+
+
+def _types(r: Reading) -> None:
+    first, second, third = list(r.all("G1")), list(r.all("G2")), r.one("G3")
+    if not second:
+        return  # the first group may go on behind the cut
+    if len(first) in (2, 3):
+        _add(r, "dtype_a", first[0])
+        _add(r, "dtype_b", first[1] if len(first) == 3 else first[0])
+        _add(r, "dtype_d", first[-1])
+    if third is None:
+        return
+    if len(second) in (2, 3):
+        _add(r, "dtype_mma", second[0])
+        _add(r, "dtype_acc", second[-1])
+    _add(r, "dtype_epilogue", third)
+
+
+def _add(r: Reading, key: str, token: Token) -> None:
+    r.add(key, _WORDS.get(token.text, token.text), token, "observed")

@@ -1,0 +1,399 @@
+"""The report as text for a terminal, a pipe or a wall. It computes nothing about the kernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from kanalyze.models.counts import Traffic
+from kanalyze.render import findings_text, listing_text, sass_text
+from kanalyze.results import kernel as doc
+from kanalyze.text.page import NBSP, Page, Segment, plural
+
+LOADS = ("load", "async_copy", "bulk_load")
+"""Kinds that the headline adds up as loads."""
+
+_STATIC = "Counts are static: instructions in the listing, not executions."
+_MNEMONIC = {
+    "load": "ld", "store": "st", "async_copy": "cp.async", "bulk_load": "bulk copy in",
+    "bulk_store": "bulk copy out", "atomic": "atom", "reduction": "red",
+}  # fmt: skip
+_LABEL = 11
+_TOP_OPCODES = 12
+
+
+def render(
+    report: doc.Report,
+    *,
+    width: int = 100,
+    color: bool = False,
+    quiet: bool = False,
+    listing: bool = True,
+) -> str:
+    """The report as text.
+
+    Args:
+        report: what `kanalyze.analyze` returned.
+        width: columns; longer lines are wrapped.
+        color: whether to use ANSI colours.
+        quiet: one line for each kernel, no more.
+        listing: whether to show the listing, where the report has one.
+    """
+    page = Page(width)
+    unread = Counter(skipped.file for skipped in report.skipped if skipped.line > 0)
+    reasons = {unknown.field: unknown.reason for unknown in report.unknown}
+    for index, kernel in enumerate(report.kernels):
+        if quiet:
+            if isinstance(kernel, doc.SassKernel):
+                page.line(*sass_text.quiet(kernel), hang=2)
+            else:
+                page.line(*_quiet(kernel, unread[kernel.file]), hang=2)
+            continue
+        if index:
+            page.blank()
+            page.blank()
+        path = f"kernels[{index}]"
+        if isinstance(kernel, doc.SassKernel):
+            sass_text.show_kernel(page, kernel, path, reasons)
+            continue
+        _Summary(page, kernel, path, reasons, unread[kernel.file]).show()
+        if listing and kernel.listing:
+            listing_text.show(page, kernel)
+    if not quiet:
+        _rest(page, report)
+    return page.text(color)
+
+
+def loads_of(kernel: doc.Kernel) -> list[tuple[str, Traffic]]:
+    """The kinds of global memory traffic that the headline adds up as loads."""
+    traffic = kernel.memory.get("global", {})
+    return [(k, traffic[k]) for k in LOADS if k in traffic and traffic[k].instructions]
+
+
+def _total(parts: Iterable[Traffic]) -> tuple[int, int | None]:
+    count, size = 0, 0
+    known = True
+    for part in parts:
+        count += part.instructions
+        known = known and part.bytes_per_thread is not None
+        size += part.bytes_per_thread or 0
+    return count, size if known else None
+
+
+def _size(size: int | None) -> str:
+    return "? B per thread" if size is None else f"{size} B per thread"
+
+
+def _widths(space: str, kind: str, traffic: Traffic) -> str:
+    mnemonic = _MNEMONIC.get(kind, kind.replace("_", " "))
+    if kind in ("load", "store", "atomic", "reduction"):
+        mnemonic += "" if space == "generic" else f".{space}"
+    return f"{mnemonic}{NBSP}" + ", ".join(
+        f"{n}{NBSP}×{NBSP}{w}" for w, n in traffic.vectors.items()
+    )
+
+
+def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
+    loads, load_bytes = _total(t for _, t in loads_of(kernel))
+    stores, store_bytes = _total(
+        t for k, t in kernel.memory.get("global", {}).items() if k in ("store", "bulk_store")
+    )
+    parts = [
+        f"{kernel.target or 'target ?'}",
+        plural(kernel.instructions, "instruction"),
+        f"{plural(loads, 'load')} ({_size(load_bytes)})",
+        f"{plural(stores, 'store')} ({_size(store_bytes)})",
+    ]
+    elements = kernel.thread_coarsening.elements_per_thread
+    counted = "? elements" if elements is None else plural(elements, "element")
+    parts.append(f"{counted} per thread")
+    core = kernel.tensor_core
+    parts += [
+        f"{n} {name}"
+        for name, n in (("mma", core.mma), ("wgmma", core.wgmma), ("tcgen05", core.tcgen05))
+        if n
+    ]
+    registers = kernel.registers_per_thread
+    parts.append("? registers" if registers is None else plural(registers, "register"))
+    if kernel.spill_store_bytes or kernel.spill_load_bytes:
+        parts.append(f"spills {kernel.spill_store_bytes} B")
+    analysed = kernel.analysed
+    parts.append(f"{analysed.accesses} of {analysed.of} accesses analysed")
+    if kernel.findings:
+        parts.append(f"findings: {findings_text.numbers(kernel.findings)}")
+    parts += [note for note in kernel.notes if "not understood" in note]
+    if unread:
+        parts.append(f"{plural(unread, 'statement')} of the file not read")
+    return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]
+
+
+def _in_loops(accesses: Iterable[doc.Access]) -> str:
+    """Which of the counts are not those of executions: accesses by how often they run."""
+    rows = list(accesses)
+    looped = [access for access in rows if access.loop_depth]
+    if not looped:
+        return ""
+    deep = max(access.loop_depth for access in looped)
+    nested = f" (up to {deep} deep)" if deep > 1 else ""
+    return (
+        f" {len(looped)} of the {plural(len(rows), 'access')} stand in loops{nested} and run once "
+        "an iteration."
+    )
+
+
+class _Summary:
+    """The block of facts above the listing."""
+
+    def __init__(
+        self, page: Page, kernel: doc.Kernel, path: str, reasons: Mapping[str, str], unread: int
+    ):
+        self.path = path
+        self.page = page
+        self.kernel = kernel
+        self.unread = unread
+        self.reasons = reasons
+
+    def show(self) -> None:
+        """Add all of it."""
+        kernel, page = self.kernel, self.page
+        page.rule()
+        page.line(
+            (kernel.name, "title"),
+            (f"   {kernel.target or 'target unknown'} · ", ""),
+            (f"PTX {kernel.ptx_version or 'unknown'} · ", ""),
+            (kernel.file, "file"),
+            hang=2,
+        )
+        for note in kernel.notes:
+            page.line((note, "dim"), hang=2)
+        page.rule()
+        self._analysed()
+        self._memory()
+        self._threads()
+        self._loops()
+        self._params()
+        self._opcodes()
+        sass_text.add(page, sass_text.sass_rows(kernel.sass, self.reasons.get(f"{self.path}.sass")))
+        page.line((_STATIC + _in_loops(kernel.accesses), "dim"))
+        page.blank()
+        known, of = kernel.analysed.accesses, kernel.analysed.of
+        findings_text.add(page, kernel.findings, known, of, _LABEL)
+
+    def row(self, label: str, *segments: Segment) -> None:
+        """A labelled row."""
+        self.page.line(*segments, lead=[(f"{label:<{_LABEL}} ", "label")], hang=2)
+
+    def value(self, field: str, value: object, unit: str = "") -> str:
+        """A value, or that it is unknown and why."""
+        if value is None:
+            reason = self.reasons.get(f"{self.path}.{field}")
+            return f"unknown ({reason})" if reason else "unknown"
+        return f"{value}{unit}"
+
+    def _analysed(self) -> None:
+        if self.unread:
+            self.row(
+                "incomplete",
+                (f"{plural(self.unread, 'statement')} of the file could not be read", "bad"),
+                (" (listed at the end): the counts below lack them", ""),
+            )
+        analysed = self.kernel.analysed
+        text = f"{analysed.accesses} of {analysed.of} accesses analysed"
+        if analysed.of == 0:
+            self.row(
+                "accesses", ("none: the kernel has no memory access but its arguments", "warn")
+            )
+            return
+        whole = analysed.accesses == analysed.of
+        style = "good" if whole else "bad" if analysed.accesses == 0 else "warn"
+        self.row("accesses", (text, style))
+        if whole:
+            return
+        for access in self.kernel.accesses:
+            if access.address is None:
+                self.row(
+                    "",
+                    (f"line {access.line} {access.opcode}: {access.reason or 'no reason'}", "warn"),
+                )
+
+    def _memory(self) -> None:
+        kernel = self.kernel
+        traffic = kernel.memory.get("global", {})
+        loads = loads_of(kernel)
+        self._traffic("loads", "global", loads)
+        for kind in LOADS[1:]:
+            stages = [a.stage for a in kernel.accesses if a.kind == kind and a.stage is not None]
+            if stages:
+                text = ", ".join(
+                    f"{stages.count(s)} {where}"
+                    for s, where in (
+                        ("prologue", "in the prologue"),
+                        ("steady", "in the loop (steady)"),
+                    )
+                )
+                self.row("", (f"of {_MNEMONIC[kind]}: {text}", ""))
+        self._traffic(
+            "stores", "global", [(k, traffic[k]) for k in ("store", "bulk_store") if k in traffic]
+        )
+        for kind, label in (("atomic", "atomics"), ("reduction", "reductions")):
+            if kind in traffic and traffic[kind].instructions:
+                self._traffic(label, "global", [(kind, traffic[kind])])
+                opcodes = Counter(a.opcode for a in kernel.accesses if a.kind == kind)
+                listed = ", ".join(f"{n} × {opcode}" for opcode, n in opcodes.items())
+                self.row("", (f"{listed}: each reads and writes L2", ""))
+        unused = []
+        for space in kernel.memory:
+            if space in ("global", "param"):
+                continue
+            used = [(k, t) for k, t in kernel.memory[space].items() if t.instructions]
+            if used or space == "shared":
+                self._traffic(space, space, used)
+            else:
+                unused.append(space)
+        if unused:
+            listed = " or ".join(", ".join(unused).rsplit(", ", 1))
+            self.row("", (f"no {listed} accesses in the PTX", "dim"))
+
+    def _traffic(self, label: str, space: str, parts: list[tuple[str, Traffic]]) -> None:
+        parts = [(kind, t) for kind, t in parts if t.instructions]
+        if not parts:
+            self.row(label, ("none", "dim"))
+            return
+        count, size = _total(t for _, t in parts)
+        detail = "; ".join(_widths(space, k, t) for k, t in parts)
+        self.row(
+            label,
+            (plural(count, "instruction"), "memory"),
+            (f", {_size(size)}: {detail}", ""),
+        )
+
+    def _threads(self) -> None:
+        kernel = self.kernel
+        coarse = kernel.thread_coarsening
+        if coarse.elements_per_thread is None:
+            self.row("coarsening", (f"unknown ({coarse.basis})", ""))
+        else:
+            self.row(
+                "coarsening",
+                (f"{plural(coarse.elements_per_thread, 'element')} per thread", "title"),
+                (f", {coarse.basis}", ""),
+            )
+        core = kernel.tensor_core
+        used = [
+            f"{n} × {name}"
+            for name, n in (("mma", core.mma), ("wgmma", core.wgmma), ("tcgen05.mma", core.tcgen05))
+            if n
+        ]
+        self.row("tensor core", (", ".join(used) or "none", "tensor" if used else "dim"))
+        spills = (kernel.spill_store_bytes, kernel.spill_load_bytes)
+        if None not in spills and kernel.registers_per_thread is not None:
+            spilled = any(spills)
+            says = f" (says {kernel.resources_from})" if kernel.resources_from else ""
+            self.row(
+                "registers",
+                (f"{kernel.registers_per_thread} per thread", ""),
+                (
+                    ", spills "
+                    + (f"{spills[0]} B stored, {spills[1]} B loaded" if spilled else "none"),
+                    "bad" if spilled else "",
+                ),
+                (f", stack {self.value('stack_bytes', kernel.stack_bytes, ' B')}", ""),
+                (says, "dim"),
+            )
+        else:
+            self.row(
+                "registers", (self.value("registers_per_thread", kernel.registers_per_thread), "")
+            )
+        size = self.value("shared_bytes", kernel.shared_bytes, " B per block, static and dynamic")
+        self.row("shared mem.", (size, ""))
+        self.row("threads", (self._block(), ""))
+        self._branches()
+        for role in kernel.roles:
+            self.row(f"%{role.register}", (role.role, ""))
+        for index, definition in enumerate(kernel.definitions):
+            self.row(
+                "where" if index == 0 else "",
+                (definition.name, "address"),
+                (f" = {definition.expression}", ""),
+            )
+
+    def _branches(self) -> None:
+        found = self.kernel.branches
+        words = {
+            "divergent": "can part a warp",
+            "warp": "the same for a warp",
+            "block": "the same for a block",
+            "unknown": "not known",
+        }
+        parts = [f"{found[kind]} {text}" for kind, text in words.items() if found.get(kind)]
+        if parts:
+            self.row("branches", (", ".join(parts), ""))
+
+    def _block(self) -> str:
+        kernel = self.kernel
+        parts = []
+        if kernel.reqntid is not None:
+            parts.append(f"{' x '.join(map(str, kernel.reqntid))} per block (.reqntid)")
+        if kernel.maxntid is not None:
+            parts.append(f"at most {' x '.join(map(str, kernel.maxntid))} per block (.maxntid)")
+        if kernel.minnctapersm is not None:
+            parts.append(f"at least {kernel.minnctapersm} blocks per SM (.minnctapersm)")
+        return ", ".join(parts) or "unknown (the PTX does not say how many a block has)"
+
+    def _loops(self) -> None:
+        kernel = self.kernel
+        if not kernel.loops:
+            self.row("loops", ("none", "dim"))
+        for index, loop in enumerate(kernel.loops):
+            where = f", {loop.source.file}:{loop.source.line}" if loop.source else ""
+            depth = f", depth {loop.depth}" if loop.depth > 1 else ""
+            count = (
+                f"runs {loop.trip_count} times"
+                if loop.trip_count is not None
+                else f"trip count {self.value(f'loops[{index}].trip_count', None)}"
+            )
+            self.row(
+                "loops" if index == 0 else "",
+                (loop.header, "loop"),
+                (f", lines {loop.line}-{loop.last_line}{where}{depth}: ", ""),
+                (count + (f", counter {loop.counter}" if loop.counter else ""), ""),
+            )
+
+    def _params(self) -> None:
+        if not self.kernel.params:
+            self.row("parameters", ("none", "dim"))
+        for index, param in enumerate(self.kernel.params):
+            known = [param.source_type] if param.source_type else []
+            kind = f".{param.type}" + (f" to {param.pointer}" if param.pointer else "")
+            need = param.required_alignment
+            wide = [f"{need}-B accesses: needs {need}-byte alignment"] if need else []
+            text = ", ".join([*known, kind, *param.facts, *wide])
+            name = param.source_name or param.name
+            self.row("parameters" if index == 0 else "", (name, "title"), (f": {text}", ""))
+
+    def _opcodes(self) -> None:
+        kernel = self.kernel
+        ordered = sorted(kernel.opcodes.items(), key=lambda item: (-item[1], item[0]))
+        shown = ", ".join(f"{n}{NBSP}×{NBSP}{name}" for name, n in ordered[:_TOP_OPCODES])
+        more = len(ordered) - _TOP_OPCODES
+        if more > 0:
+            rest = sum(n for _, n in ordered[_TOP_OPCODES:])
+            shown += f", and {plural(rest, 'instruction')} of {plural(more, 'other opcode')}"
+        blocks = plural(kernel.blocks, "basic block")
+        self.row(
+            "opcodes",
+            (f"{plural(kernel.instructions, 'instruction')} in {blocks}", "title"),
+            (f": {shown}", ""),
+        )
+
+
+def _rest(page: Page, report: doc.Report) -> None:
+    if report.functions:
+        page.blank()
+        page.line((f"device functions defined: {', '.join(report.functions)}", ""), hang=2)
+    if report.skipped:
+        page.blank()
+        page.line((f"not read ({len(report.skipped)}):", "bad"))
+        for skipped in report.skipped:
+            place = f"{skipped.file}:{skipped.line}" if skipped.line else skipped.file
+            page.line((f"  {place}: {skipped.reason}", ""), hang=4)

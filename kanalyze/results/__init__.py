@@ -1,0 +1,1 @@
+"""What the commands return: frozen types and their JSON."""

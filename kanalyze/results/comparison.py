@@ -1,0 +1,123 @@
+"""Launches side by side as data: what `kanalyze traffic --versus` and ``--over`` show.
+
+A number that is not known is None and stands in ``unknown`` with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kanalyze.results.kernel import Unknown
+from kanalyze.results.plain import document, from_plain, of_schema
+
+SCHEMA = "kanalyze.comparison/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch, or ``launches`` alike ones; its numbers are those of one.
+
+    Bytes in bytes, times in microseconds. ``compulsory_bytes`` are the distinct sectors that it
+    reads and writes, ``l1_bytes`` the sectors that its requests to global memory ask for;
+    ``l2_bytes`` (what passes between L2 and the SMs) and what follows are estimates;
+    ``*_interval`` the range over simulated runs, None where it is narrow. ``tflops`` and
+    ``hbm_gb_per_s`` are reached at the predicted time.
+    """
+
+    what: str
+    kernel: str
+    launches: int
+    grid: tuple[int, ...]
+    compulsory_bytes: int | None
+    l1_bytes: int | None
+    l2_bytes: int | None
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    dram_read_interval: tuple[int, ...] | None
+    flops: float | None
+    predicted_us: float | None
+    interval_us: tuple[float, ...] | None
+    bound_by: str | None
+    tflops: float | None
+    hbm_gb_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the launches of one side; None where one of them is not known."""
+
+    launches: int
+    compulsory_bytes: int | None
+    l1_bytes: int | None
+    l2_bytes: int | None
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    dram_bytes: int | None
+    flops: float | None
+    predicted_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way to compute the result, at one point: its launches in order, and their sums."""
+
+    steps: tuple[Step, ...]
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Both sides for one value of what is swept (None: nothing is)."""
+
+    value: int | None
+    sides: tuple[Side, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The exponent e of ``quantity ~ value ** e`` of each side, from one point to the last."""
+
+    quantity: str
+    from_value: int
+    to_value: int
+    exponents: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What `kanalyze.analysis.versus.compare` returns.
+
+    ``sides`` names the sides (one or two), ``summaries`` says what they are; ``over`` is the name
+    whose values the points are; ``settings`` are the shape of the first side. ``estimated`` says
+    whether caches, HBM and time were asked for, too.
+    """
+
+    device: str | None
+    sides: tuple[str, ...]
+    summaries: tuple[str, ...]
+    dtype: str | None
+    over: str | None
+    settings: Mapping[str, int]
+    estimated: bool
+    points: tuple[Point, ...]
+    growth: tuple[Growth, ...]
+    assumptions: tuple[str, ...]
+    unknown: tuple[Unknown, ...]
+    schema: str = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON-ready data."""
+        return document(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Comparison:
+        """The inverse of `to_dict`.
+
+        Raises:
+            TypeError: a key is missing or not known.
+            ValueError: the data has another schema.
+        """
+        comparison: Comparison = from_plain(Comparison, of_schema(data, SCHEMA))
+        return comparison

@@ -1,0 +1,1 @@
+"""Text for people: numbers, pages, safe strings, mangled names."""

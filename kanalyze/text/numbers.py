@@ -1,0 +1,74 @@
+"""Numbers as people read them: counts, bytes, times, shares, names of bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kanalyze.text.page import NBSP
+
+
+def whole(number: float) -> str:
+    """A whole number with separators."""
+    return f"{number:,.0f}"
+
+
+def decimal(number: float) -> str:
+    """Three digits, or all of those in front of the point."""
+    if number == 0 or abs(number) >= 100:
+        return f"{number:,.0f}"
+    text = f"{number:.{max(0, 2 - math.floor(math.log10(abs(number))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def human(size: int) -> str:
+    """Bytes exactly, and in binary units where that is shorter: ``67,108,864 B = 64 MiB``."""
+    exact = f"{whole(size)}{NBSP}B"
+    if size < 1024:
+        return exact
+    power = min(5, int(math.log2(size)) // 10)
+    return f"{exact} = {decimal(size / 1024**power)}{NBSP}{' KMGTP'[power]}iB"
+
+
+def extents(sizes: Sequence[int]) -> str:
+    """A grid or block: ``16 x 16 x 1``."""
+    return f"{NBSP}x{NBSP}".join(whole(n) for n in sizes)
+
+
+def plural(count: int, noun: str) -> str:
+    """A number and what is counted."""
+    return f"{whole(count)}{NBSP}{noun}" + ("" if count == 1 else "s")
+
+
+def percent(value: float) -> str:
+    """Percent with three digits."""
+    return f"{decimal(value)}{NBSP}%"
+
+
+def engineering(number: float) -> str:
+    """A number with a decimal prefix for the unit behind it: ``2.15 G``."""
+    power = min(5, int(math.log10(number)) // 3) if number >= 1 else 0
+    return f"{decimal(number / 1000**power)}{NBSP}{' kMGTP'[power].strip()}"
+
+
+_BOUNDS = {"hbm": "HBM", "l2": "L2", "l1": "L1", "fabric": "L2 fabric",
+           "link": "links between SMs and L2", "fp32": "FP32",
+           "alu": "ALU", "sfu": "special functions", "lsu": "load/store unit", "fp64": "FP64",
+           "tensor": "tensor cores", "issue": "issue slots", "shared": "shared memory",
+           "int_multiply": "integer multiply", "uniform": "uniform datapath",
+           "atomics": "atomics on one address", "launch": "launch overhead",
+           "latency": "latency"}  # fmt: skip
+
+
+_UNITS = {"fp32": "FP32 units", "fp64": "FP64 units", "fp16": "FP16 units"}
+
+
+def unit_name(unit: str) -> str:
+    """A unit of the roofline in words."""
+    kind = unit.removeprefix("tensor ")
+    return f"the {_UNITS[unit]}" if unit in _UNITS else f"the tensor cores ({kind})"
+
+
+def bound_name(bound: str | None) -> str:
+    """A bound of ``time.bounds_us`` in words."""
+    return _BOUNDS.get(bound or "", bound or "unknown")

@@ -1,0 +1,1 @@
+"""Sums over a launch: requests, sectors, bytes, instructions, draws."""

@@ -1,0 +1,193 @@
+"""What a launch executes: bytes that threads move by space and kind, warps that branches split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.models import branches as model
+from kanalyze.ptx import ir
+from kanalyze.results import traffic as doc
+from kanalyze.results.kernel import Source
+from kanalyze.sass.ir import SassInstruction
+from kanalyze.sass.memory import SassAccess
+from kanalyze.sass.memory import memory_access as sass_access
+from kanalyze.symbolic.accesses import AccessValue
+from kanalyze.symbolic.grid import UnknownValueError
+from kanalyze.symbolic.parts import TooLargeError
+
+if TYPE_CHECKING:
+    from kanalyze.counting.sass_launch import SassKernelLaunch
+
+Say = Callable[[str, str], None]
+Bytes = dict[str, dict[str, int | None]]
+_SPILLS = ("load", "store")
+
+# ---------------------------------------------------------------- bytes
+
+
+def bytes_by_space(
+    launched: KernelLaunch, costs: Iterable[Cost], unread: str | None, say: Say
+) -> Bytes:
+    """Bytes that threads move, by state space and kind: executions by a thread times their width.
+
+    A ``cp.async`` that reads nothing (source size 0) moves nothing. What is not known is None;
+    ``say`` takes the field and the reason.
+
+    Args:
+        launched: the kernel in its launch.
+        costs: its accesses, with the counts where they are known.
+        unread: why sums over the kernel cannot be told, where a part of it could not be read.
+        say: takes what is not known.
+    """
+    found: Bytes = {}
+    said: set[str] = set()
+    for cost in costs:
+        row = cost.access.row
+        if row.kind == "prefetch":
+            continue
+        kinds = found.setdefault(row.space, {})
+        moved = unread or _moved(launched, cost)
+        if isinstance(moved, str):
+            field = f"bytes_by_space.{row.space}.{row.kind}"
+            if field not in said:
+                said.add(field)
+                say(field, moved)
+            kinds[row.kind] = None
+        else:
+            so_far = kinds.setdefault(row.kind, 0)
+            kinds[row.kind] = None if so_far is None else so_far + moved
+    return found
+
+
+def _moved(launched: KernelLaunch, cost: Cost) -> int | str:
+    size = cost.access.row.bytes_per_thread or cost.moved
+    if size is None:
+        return f"line {cost.access.instruction.pos.line}: how much is moved is not known"
+    if cost.counted is not None:
+        return cost.counted.threads * size
+    threads = _threads(launched, cost.access)
+    return threads * size if isinstance(threads, int) else threads
+
+
+def _threads(launched: KernelLaunch, access: AccessValue) -> int | str:
+    """How often a thread executes an access, else the reason."""
+    try:
+        return launched.threads(access)
+    except UnknownValueError as error:
+        return str(error)
+    except TooLargeError:
+        return "too many different cases to evaluate"
+
+
+def spilled(found: Bytes, code: SassKernelLaunch | str, in_code: int | None, say: Say) -> None:
+    """Add bytes that threads spill from registers to local memory and load again, as executed.
+
+    They stand only in the machine code: its local accesses, where the PTX has none.
+
+    Args:
+        found: bytes by space of the PTX; takes the space ``spill``.
+        code: the machine code in the launch, or why there is none.
+        in_code: spilled bytes in the listing, as the assembler reports them; None: it does not.
+        say: takes what is not known.
+    """
+    if in_code == 0:
+        found["spill"] = dict.fromkeys(_SPILLS, 0)
+        return
+    moved: dict[str, int | None] = dict.fromkeys(_SPILLS, 0)
+    reason: str | None
+    if isinstance(code, str) or "local" in found:
+        reason = code if isinstance(code, str) else "local arrays and spills are not told apart"
+    else:
+        added = [_add_spill(code, *local, moved) for local in _local(code)]
+        reason = next((why for why in added if why is not None), None)
+    if reason is not None:
+        moved = dict.fromkeys(_SPILLS)
+        for kind in _SPILLS:
+            say(f"bytes_by_space.spill.{kind}", reason)
+    found["spill"] = moved
+
+
+def _local(code: SassKernelLaunch) -> Iterable[tuple[int, SassInstruction, SassAccess]]:
+    for index in code.cfg.order:
+        for instruction in code.cfg.blocks[index].instructions:
+            access = sass_access(instruction)
+            if access is not None and access.space == "local" and not access.dummy:
+                yield index, instruction, access
+
+
+def _add_spill(
+    code: SassKernelLaunch,
+    block: int,
+    instruction: SassInstruction,
+    access: SassAccess,
+    moved: dict[str, int | None],
+) -> str | None:
+    """Add what a local access of the machine code moves; the reason where it is not known."""
+    runs = code.block_runs[block]
+    if runs.threads is None:
+        return runs.reason
+    if instruction.guard is not None:
+        return f"{instruction.opcode} is executed under a condition"
+    size = access.bytes_per_thread
+    if size is None or access.kind not in moved:
+        return f"{instruction.opcode}: how much it moves is not known"
+    moved[access.kind] = (moved[access.kind] or 0) + runs.threads * size
+    return None
+
+
+# ---------------------------------------------------------------- branches
+
+
+def branch_counts(
+    launched: KernelLaunch,
+    place_of: Callable[[ir.Instruction], tuple[Source | None, str | None]],
+) -> tuple[doc.BranchCounts, ...]:
+    """How many warp executions of each conditional branch of the PTX take both of its sides.
+
+    A warp execution is a warp that comes to the branch with a thread; it is split where the
+    predicate holds for some of the threads that come to it and not for others. Threads of a warp
+    are taken to come together wherever their ways have met.
+
+    Args:
+        launched: the kernel in its launch.
+        place_of: source place and line of an instruction.
+    """
+    found = model.branches(launched.cfg, launched.found.solved, launched.launch.block)
+    return tuple(_branch(launched, branch, *place_of(branch.instruction)) for branch in found)
+
+
+def _branch(
+    launched: KernelLaunch, branch: model.Branch, source: Source | None, text: str | None
+) -> doc.BranchCounts:
+    warps, split, reason = _split(launched, branch)
+    return doc.BranchCounts(
+        line=branch.instruction.pos.line,
+        opcode=branch.instruction.opcode,
+        kind=branch.kind,
+        basis=branch.reason,
+        executed_warps=warps,
+        divergent_warps=split,
+        reason=reason,
+        source=source,
+        source_text=text,
+    )
+
+
+def _split(
+    launched: KernelLaunch, branch: model.Branch
+) -> tuple[int | None, int | None, str | None]:
+    """Warp executions of a branch, those that take both sides, and why one is not known."""
+    if branch.kind in (model.BLOCK, model.WARP):
+        runs = launched.runs(branch.block)
+        return runs.warps, 0, runs.reason
+    if branch.condition is None:
+        return launched.runs(branch.block).warps, None, branch.reason
+    try:
+        return (*launched.split(branch.block, branch.condition), None)
+    except UnknownValueError as error:
+        reason = str(error)
+    except TooLargeError:
+        reason = "too many different cases to evaluate"
+    return launched.runs(branch.block).warps, None, reason

@@ -1,0 +1,380 @@
+"""Sums over one launch: counters, bytes that must be moved, operations, better layouts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.counting.reuse import shared
+from kanalyze.kernel.describe import Description
+from kanalyze.models import banks, coalescing, lanes
+from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
+from kanalyze.models.footprint import Footprint
+from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
+from kanalyze.models.tensor import operand_type
+from kanalyze.models.warps import Counted, count
+from kanalyze.ptx import instructions as table
+from kanalyze.ptx import ir
+from kanalyze.results import traffic as doc
+from kanalyze.results.kernel import Unknown
+from kanalyze.symbolic.accesses import is_bulk
+from kanalyze.symbolic.grid import UnknownValueError
+from kanalyze.symbolic.parts import TooLargeError
+
+_COUNTERS = {
+    ("global", "load"): "global_load",
+    ("global", "async_copy"): "global_load",
+    ("global", "store"): "global_store",
+    ("global", "atomic"): "global_atomic",
+    ("global", "reduction"): "global_reduction",
+}
+_BULK = {
+    "bulk_load": "bulk_load",
+    "bulk_store": "bulk_store",
+    "reduction": "bulk_reduction",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A layout of a shared array, its wavefronts, and those as the array is laid out now."""
+
+    variable: str
+    layout: Layout
+    then: int
+    now: int
+
+
+class Totals:
+    """What the accesses of one launch add up to; what is not known is said in ``unknown``.
+
+    Args:
+        description: the kernel.
+        launched: the kernel with its launch.
+        unread: why sums over the kernel cannot be told, where a part of it could not be read.
+        unknown: takes what is not known, with the reasons.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        launched: KernelLaunch,
+        unread: str | None,
+        unknown: list[Unknown],
+    ):
+        self.description = description
+        self.launched = launched
+        self.unread = unread
+        self.unknown = unknown
+        self.costs = [launched.cost(access) for access in description.found.accesses]
+        code = [i for block in description.cfg.blocks for i in block.instructions]
+        self.read = {name for instruction in code for name in table.uses(instruction)}
+        self.definitions: dict[str, list[ir.Instruction]] = defaultdict(list)
+        for instruction in code:
+            for name in table.definitions(instruction):
+                self.definitions[name].append(instruction)
+
+    def _say(self, field: str, reason: str) -> None:
+        self.unknown.append(Unknown(field, reason))
+
+    # ------------------------------------------------------------ counters
+
+    def counters(self) -> dict[str, int | None]:
+        """Requests, sectors and wavefronts by kind, under the names of the JSON."""
+        groups: dict[str, list[Cost]] = defaultdict(list)
+        for name in ("global_load", "global_store", "global_atomic", "global_reduction"):
+            groups[name] = []
+        shared: dict[str, list[Cost]] = {"shared_load": [], "shared_store": []}
+        bulk: dict[str, list[Cost]] = {name: [] for name in _BULK.values()}
+        for cost in self.costs:
+            row = cost.access.row
+            if is_bulk(cost.access.instruction, row):
+                bulk[_BULK[row.kind]].append(cost)
+                continue
+            counter = _COUNTERS.get((row.space, self._kind(cost)))
+            if counter is not None:
+                groups[counter].append(cost)
+            elif row.space == "shared" and row.kind in ("load", "store"):
+                shared[f"shared_{row.kind}"].append(cost)
+            elif row.space == "generic":
+                for other in ("global_load", "global_store"):
+                    groups[other].append(cost)
+        copies = [self.launched.cost(copy) for copy in self.description.found.map_copies]
+        groups["global_atomic"] += copies
+        counters: dict[str, int | None] = {}
+        for name, group in groups.items():
+            counters[f"{name}_requests"] = self._total(
+                f"counters.{name}_requests", group, "requests"
+            )
+            counters[f"{name}_sectors"] = self._total(f"counters.{name}_sectors", group, "cost")
+        for name, group in bulk.items():
+            counters[f"{name}_sectors"] = self._total(f"counters.{name}_sectors", group, "cost")
+        for name, group in shared.items():
+            field = f"{name}_wavefronts"
+            counters[field] = self._total(f"counters.{field}", group, "cost")
+        return counters
+
+    def _kind(self, cost: Cost) -> str:
+        """A relaxed atomic whose result nobody reads: the assembler makes it a reduction."""
+        instruction, kind = cost.access.instruction, cost.access.row.kind
+        ordered = {"acq_rel", "acquire", "release", "cas", "exch"}
+        if kind == "atomic" and not ordered & set(instruction.parts):
+            written = set(table.definitions(instruction))
+            if not written & self.read:
+                return "reduction"
+        return kind
+
+    def _total(self, field: str, group: list[Cost], part: str) -> int | None:
+        reasons = [cost.reason for cost in group if cost.reason is not None]
+        if self.unread is not None:
+            self._say(field, self.unread)
+            return None
+        if reasons:
+            self._say(
+                field, f"{len(reasons)} of {len(group)} accesses are not counted: {reasons[0]}"
+            )
+            return None
+        return sum(int(getattr(cost.counted, part)) for cost in group)
+
+    # ------------------------------------------------------------ patterns
+
+    def pattern(self, cost: Cost, words: str | None) -> str | None:
+        """How the lanes lie, and where contiguous ones begin if that costs sectors."""
+        counted = cost.counted
+        apart = counted is not None and counted.cost > (ideal(cost) or 0)
+        words = words or self._lie(cost)
+        if words is None or not words.startswith("contiguous") or not apart:
+            return words
+        if cost.access.row.space != "global":
+            return words
+        begins = count(coalescing.BEGINS, *self.launched.place(cost.access)).by_cost
+        inside = [at for at in begins if at]
+        if len(begins) == len(inside) == 1:
+            return f"{words}, misaligned by {inside[0]} B"
+        share = sum(begins[at] for at in inside) / sum(begins.values())
+        return f"{words}, misaligned in {100 * share:.3g} % of requests" if share else words
+
+    def _lie(self, cost: Cost) -> str | None:
+        """How the lanes lie in blocks as long as the launch's, where the PTX does not say that."""
+        access, size = cost.access, cost.access.row.bytes_per_thread
+        plain = access.instruction.base not in ("ldmatrix", "stmatrix")
+        if size is None or not plain or access.row.space not in ("global", "shared"):
+            return None
+        offsets = self.lane_offsets(cost)
+        return lanes.warp_pattern(offsets, size).words if offsets is not None else None
+
+    def lane_offsets(self, cost: Cost) -> tuple[int, ...] | None:
+        """Where the lanes of the first warp point; see `kanalyze.models.lanes`."""
+        given = {name: value for (name, _), value in self.launched.params.items()}
+        return lanes.lane_offsets(cost.access.address, self.launched.launch.block, given)
+
+    # ------------------------------------------------------------ layouts
+
+    def layouts(self) -> tuple[doc.LayoutPart, ...]:
+        """For each shared array with bank conflicts, a layout that takes fewer wavefronts."""
+        return tuple(
+            doc.LayoutPart(better.variable, better.layout.words, better.now, better.then)
+            for better in self.better_layouts
+        )
+
+    @cached_property
+    def better_layouts(self) -> tuple[Better, ...]:
+        """The same, with the accesses."""
+        by_variable: dict[str, list[Cost]] = defaultdict(list)
+        for cost, access in zip(self.costs, self.description.kernel.accesses, strict=True):
+            if access.space == "shared" and access.pointer is not None:
+                by_variable[access.pointer].append(cost)
+        found = []
+        for variable, group in by_variable.items():
+            counted = [c for c in group if c.counted is not None]
+            ideals = [ideal(c) for c in counted]
+            now = sum(c.counted.cost for c in counted if c.counted is not None)
+            if len(counted) < len(group) or None in ideals or now <= sum(i or 0 for i in ideals):
+                continue
+            offsets = [self.lane_offsets(cost) for cost in counted]
+            tried = candidates(
+                widest([c.access.row.bytes_per_thread or 4 for c in counted]),
+                [lanes_apart(lie) for lie in offsets if lie is not None],
+                self.launched.addresses.get(variable, 0),
+            )
+            better = best(now, tried, partial(self.with_layout, counted))
+            if better is not None:
+                found.append(Better(variable, *better, now))
+        return tuple(found)
+
+    def with_layout(self, group: list[Cost], layout: Layout) -> int | None:
+        """Wavefronts of all accesses of a shared array with another layout."""
+        total = 0
+        for cost in group:
+            counted = self.launched.cost(cost.access, layout).counted
+            if counted is None:
+                return None
+            total += counted.cost
+        return total
+
+    # ------------------------------------------------------------ bytes
+
+    def compulsory(self) -> doc.Compulsory:
+        """Distinct sectors by pointer, in bytes."""
+        by_pointer: dict[str, dict[str, list[int]]] = {}
+        accesses = self.description.found.accesses
+        for index, access in enumerate(self.description.kernel.accesses):
+            row = accesses[index].row
+            if row.space not in ("global", "generic"):
+                continue
+            pointer = access.pointer or "unknown"
+            kinds = {
+                "store": ("write",),
+                "bulk_store": ("write",),
+                "atomic": ("read", "write"),
+                "reduction": ("read", "write"),
+            }
+            for kind in kinds.get(row.kind, ("read",)):
+                by_pointer.setdefault(pointer, {"read": [], "write": []})[kind].append(index)
+        rows = []
+        for pointer, kinds_of in by_pointer.items():
+            reasons: list[str] = []
+            amounts = {kind: self._distinct(indices, reasons) for kind, indices in kinds_of.items()}
+            sharing = {
+                kind: shared(self.launched, [self.costs[i] for i in indices])
+                for kind, indices in kinds_of.items()
+                if amounts[kind]
+            }
+            said = [found for found in sharing.values() if isinstance(found, str)]
+            read, write = (
+                None if isinstance(found := sharing.get(kind), str) else found
+                for kind in ("read", "write")
+            )
+            rows.append(
+                doc.PointerBytes(
+                    pointer,
+                    amounts["read"],
+                    amounts["write"],
+                    reasons[0] if reasons else None,
+                    read,
+                    write,
+                    said[0] if said else None,
+                )
+            )
+        totals: dict[str, int | None] = {}
+        for kind in ("read", "write"):
+            known = [getattr(row, f"{kind}_bytes") for row in rows]
+            totals[kind] = None if None in known else sum(known)
+            if totals[kind] is None:
+                reason = next(row.reason for row in rows if row.reason is not None)
+                self._say(f"compulsory.{kind}_bytes", reason or "not known")
+        return doc.Compulsory(totals["read"], totals["write"], tuple(rows))
+
+    def _distinct(self, indices: list[int], reasons: list[str]) -> int | None:
+        """Bytes of the distinct sectors that some accesses of one pointer touch."""
+        if self.unread is not None:
+            reasons.append(self.unread)
+            return None
+        if not indices:
+            return 0
+        accesses = [self.description.found.accesses[i] for i in indices]
+        try:
+            spans = [self.launched.span(access) for access in accesses]
+            widest = max((a.row.bytes_per_thread or 1) for a in accesses)
+            footprint = Footprint.over(min(s[0] for s in spans), max(s[1] for s in spans) + widest)
+            for access in accesses:
+                self.launched.mark(access, footprint)
+        except UnknownValueError as error:
+            reasons.append(str(error))
+            return None
+        except TooLargeError:
+            reasons.append("too many different sectors")
+            return None
+        return footprint.sectors * coalescing.SECTOR
+
+    # ------------------------------------------------------------ operations
+
+    def flops(self) -> tuple[float | None, dict[str, float]]:
+        """Executed floating-point operations, in all and by unit."""
+        by_unit = self._added_up(lambda instruction, work: work.unit)
+        if isinstance(by_unit, str):
+            self._say("flops", by_unit)
+            return None, {}
+        return sum(by_unit.values()), by_unit
+
+    def tensor_flops(self) -> dict[str, float] | str:
+        """Operations of the tensor cores by the type of their operands; else the reason."""
+        return self._by_operand
+
+    @cached_property
+    def _by_operand(self) -> dict[str, float] | str:
+        return self._added_up(lambda instruction, work: operand_type(instruction))
+
+    def _added_up(
+        self, group: Callable[[ir.Instruction, Flops], str | None]
+    ) -> dict[str, float] | str:
+        """Executed operations by group (None: left out); the reason where they are not known."""
+        if self.unread is not None:
+            return self.unread
+        total: dict[str, float] = {}
+        for block in self.description.cfg.blocks:
+            for instruction in block.instructions:
+                work = self._work(instruction)
+                name = group(instruction, work) if work is not None else None
+                if work is None or name is None:
+                    continue
+                times = self._times(instruction, work.per, block.index)
+                if isinstance(times, str):
+                    return times
+                if work.number is None:
+                    return f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
+                total[name] = total.get(name, 0) + work.number * times
+        return total
+
+    def _work(self, instruction: ir.Instruction) -> Flops | None:
+        """The operations of an instruction; their number None where it is not known."""
+        if not instruction.opcode.startswith("tcgen05.mma"):
+            return flops(instruction)
+        return tcgen05_flops(instruction, self._constant(descriptor_of(instruction)))
+
+    def _times(self, instruction: ir.Instruction, per: str, block: int) -> int | str:
+        """How often an instruction is executed, by warps or threads; else the reason."""
+        runs = self.launched.runs(block)
+        if runs.warps is None or runs.threads is None:
+            return runs.reason or "how often a block is executed is not known"
+        guard = instruction.guard
+        if guard is None:
+            return runs.warps if per == "warp" else runs.threads
+        chosen = self.definitions[guard.name]
+        if not guard.negated and [i.opcode for i in chosen] == ["elect.sync"]:
+            return runs.warps  # one thread of each warp
+        return f"line {instruction.pos.line}: {instruction.opcode} is executed under a condition"
+
+    def _constant(self, operand: ir.Operand | None) -> int | None:
+        """The value of an operand that is a literal, or a register that only ever holds one."""
+        if isinstance(operand, ir.Immediate):
+            return operand.value if isinstance(operand.value, int) else None
+        if not isinstance(operand, ir.Name):
+            return None
+        made = self.definitions[operand.text]
+        if len(made) != 1 or made[0].base != "mov" or made[0].guard is not None:
+            return None
+        return self._constant(made[0].operands[-1])
+
+
+def ideal(cost: Cost) -> int | None:
+    """What the same lanes would cost if they lay contiguously, if that is less."""
+    counted, row = cost.counted, cost.access.row
+    if cost.ideal is not None:
+        return cost.ideal
+    if counted is None or row.bytes_per_thread is None:
+        return None
+    if row.space == "shared":
+        matrices = row.vector if cost.access.instruction.base in ("ldmatrix", "stmatrix") else None
+        apart = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
+        return min(counted.cost, apart)
+    return ideal_sectors(counted, row.bytes_per_thread)
+
+
+def ideal_sectors(counted: Counted, bytes_per_thread: int) -> int:
+    """Sectors that the same lanes would touch if they lay contiguously, if those are fewer."""
+    moved = counted.threads * bytes_per_thread
+    return min(counted.cost, max(counted.requests, -(-moved // coalescing.SECTOR)))

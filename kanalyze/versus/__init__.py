@@ -1,3 +1,0 @@
-"""One kernel beside another, or beside a sequence of them, and over sizes of the problem."""
-
-from kanalyze.versus.running import compare as compare
