@@ -1,0 +1,115 @@
+"""`occupancy-cliff`: steps are reckoned here again from NVIDIA's allocation units for sm_90."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanalyze import analyze, compile_kernel, estimate
+from kanalyze.frontend.subject import Settings
+from kanalyze.results.kernel import Finding, Kernel
+
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
+ROOT = Path(__file__).parents[2]
+SORTED = str(Path(__file__).parents[1] / "data" / "findings" / "sorted_rows.py")
+SIGNATURE: dict[str, Any] = {"signature": "*fp32:16,*fp32:16", "settings": {"BLOCK": 4096}}
+SHORT_K = str(ROOT / "samples" / "findings" / "occupancy-cliff" / "fires.py")
+
+
+def findings(target: str | Path, **options: Any) -> list[Finding]:
+    report = analyze(target, **options)
+    assert not [u for u in report.unknown if u.field.endswith("findings")]
+    (kernel,) = report.kernels
+    assert isinstance(kernel, Kernel)
+    return [f for f in kernel.findings if f.id == "occupancy-cliff"]
+
+
+def blocks_by_registers(registers: int, warps: int) -> int:
+    """A warp gets registers in units of 256; each of four sub-partitions has 16384."""
+    per_warp = -(-32 * registers // 256) * 256
+    return 16384 // per_warp * 4 // warps
+
+
+def blocks_by_shared(size: int) -> int:
+    """Of 228 KiB on an SM a block takes 1 KiB more than it asks for, in units of 128 bytes."""
+    return 228 * 1024 // (-(-(size + 1024) // 128) * 128)
+
+
+def _just_above(registers: int) -> None:
+    if not 64 < registers <= 72:
+        pytest.skip(f"this assembler takes {registers} registers, not just above 64")
+
+
+def test_registers_just_above_a_step() -> None:
+    made = compile_kernel(SORTED, num_warps=8, **SIGNATURE)
+    _just_above(made.resources.registers)
+    (found,) = findings(SORTED, num_warps=8, **SIGNATURE)
+    now, then = found.numbers["now"], found.numbers["then"]
+    assert (now, then) == (made.resources.registers, 64)
+    assert found.numbers["blocks_per_sm"] == blocks_by_registers(now, 8) == 3
+    assert found.numbers["blocks_per_sm_then"] == blocks_by_registers(then, 8) == 4
+    assert blocks_by_registers(then + 1, 8) == 3
+    assert found.severity == "info"
+    assert found.advice == "maxnreg=64"
+    assert found.proof is not None
+    limited = compile_kernel(
+        SORTED, num_warps=8, signature=SIGNATURE["signature"],
+        settings={"BLOCK": 4096, "maxnreg": 64},
+    )  # fmt: skip
+    assert found.proof.after["registers"] == limited.resources.registers
+    assert found.proof.after["spill_bytes"] == limited.resources.spill_store_bytes == 0
+
+
+def test_ptx_alone_is_assembled_with_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    made = compile_kernel(SORTED, num_warps=8, **SIGNATURE)
+    _just_above(made.resources.registers)
+    path.write_text(made.ptx)
+    beside = {"hash": "0", "target": {}, "name": "sorted_rows", "num_warps": 8, "shared": 4096}
+    path.with_suffix(".json").write_text(json.dumps(beside))
+    (found,) = findings(path)
+    assert found.proof is not None
+    assert found.proof.change == ".maxnreg 64"
+    assert found.proof.after == {"registers": 64, "spill_bytes": 0}
+
+
+def test_dynamic_shared_memory_of_ptx_alone_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(compile_kernel(SORTED, num_warps=8, **SIGNATURE).ptx)
+    assert findings(path) == []
+
+
+def test_shared_memory_just_above_a_step() -> None:
+    traffic = estimate(SHORT_K)
+    (found,) = [f for f in traffic.findings if f.id == "occupancy-cliff"]
+    now, then = found.numbers["now"], found.numbers["then"]
+    assert now == 4 * (128 + 32) * 64 * 2
+    assert found.numbers["blocks_per_sm"] == blocks_by_shared(now) == 2
+    assert found.numbers["blocks_per_sm_then"] == blocks_by_shared(then) == 3
+    assert blocks_by_shared(then + 1) == 2
+    assert found.severity == "warning"
+    assert found.proof is not None
+    times = {
+        n: estimate(SHORT_K, settings=Settings(num_stages=n), findings=False).time.predicted_us
+        for n in (1, 2, 3)
+    }
+    best = min(times, key=lambda n: times[n] or math.inf)
+    assert found.advice == f"num_stages={best}"
+    assert times[best] == pytest.approx(found.proof.after["time_us"], abs=1e-3)
+    assert found.proof.after["time_us"] < 0.95 * found.proof.before["time_us"]
+
+
+@pytest.mark.parametrize("rows", [128, 2048])
+def test_no_finding_where_no_block_waits_for_room(rows: int) -> None:
+    small = estimate(SHORT_K, settings=Settings(settings={"M": rows, "N": 128}))
+    assert [f for f in small.findings if f.id == "occupancy-cliff"] == []
+
+
+def test_a_limit_that_spills_is_not_advised() -> None:
+    options = {"settings": {"BLOCK_M": 32, "BLOCK_N": 128}, "num_warps": 8, "num_stages": 2}
+    assert findings(SHORT_K, **options) == []

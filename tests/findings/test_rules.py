@@ -1,0 +1,104 @@
+"""Findings: each rule is explained, fires on its sample and is silent on the mended one.
+
+``samples/findings/ID/`` holds ``fires.*`` and ``mended.*``: kernel files (``.py``), PTX or CUDA C++
+with a launch record beside it (``.json``), or a profile. A comment "options: …" in the first lines
+holds options of the command.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kanalyze.cli.app import cli
+from kanalyze.findings import catalogue
+
+pytestmark = pytest.mark.usefixtures("shared_cache")
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples" / "findings"
+KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
+
+
+def samples(rule: catalogue.Rule, stem: str) -> list[Path]:
+    """The samples themselves, of a kernel and of a profile: not the launch record beside them."""
+    found = [p for p in (SAMPLES / rule.id).iterdir() if p.name.partition(".")[0] == stem]
+    kinds = [p for kind in (".py", ".ptx", ".cubin", ".cu") for p in found if p.suffix == kind]
+    profiles = [p for p in found if p not in kinds and p.name != f"{stem}.json"]
+    return [*kinds[:1], *(profiles if rule.check_profile is not None else [])] or found
+
+
+def arguments_for(rule: catalogue.Rule, path: Path) -> list[str]:
+    """The command line that reports on a sample."""
+    of_kernels = [command for command in rule.commands if command != "decode"]
+    if path.suffix not in (".py", ".ptx", ".cubin", ".cu"):
+        return ["decode", str(path), "--format", "json"]
+    command = of_kernels[-1]
+    line = [command, str(path), "--format", "json"]
+    if path.suffix in (".ptx", ".py", ".cu"):
+        head = "\n".join(path.read_text("utf-8").splitlines()[:15])
+        said = re.search(r"options: (.*)", head)
+        line += shlex.split(said[1]) if said else []
+    launch = path.with_suffix(".json")
+    if command == "traffic" and path.suffix != ".py" and launch.exists():
+        line += ["--launch", str(launch)]
+    elif command == "traffic" and path.suffix != ".py":
+        line[0] = "ptx"
+    return line
+
+
+def findings_in(arguments: list[str]) -> list[dict[str, object]]:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.stderr
+    data = json.loads(done.stdout)
+    failed = [u for u in data["unknown"] if u["field"].endswith("findings")]
+    assert not failed
+    if "kernels" in data and "findings" not in data:
+        return [f for kernel in data["kernels"] for f in kernel["findings"]]
+    return list(data["findings"])
+
+
+@pytest.mark.parametrize("id_", catalogue.RULES)
+def test_a_rule_is_explained(id_: str) -> None:
+    rule = catalogue.rule(id_)
+    assert rule.title.endswith(".")
+    assert "\n" not in rule.title
+    assert tuple(rule.sections) == catalogue.SECTIONS
+    assert all(len(text) > 20 for text in rule.sections.values())
+    assert rule.commands
+
+
+@pytest.mark.parametrize("id_", catalogue.RULES)
+def test_a_rule_fires_on_its_sample(id_: str) -> None:
+    rule = catalogue.rule(id_)
+    for path in samples(rule, "fires"):
+        found = [f for f in findings_in(arguments_for(rule, path)) if f["id"] == id_]
+        assert found, path
+        for finding in found:
+            assert finding["message"]
+            assert finding["severity"] in ("error", "warning", "info")
+
+
+@pytest.mark.parametrize("id_", catalogue.RULES)
+def test_a_rule_is_silent_on_the_mended_sample(id_: str) -> None:
+    rule = catalogue.rule(id_)
+    for path in samples(rule, "mended"):
+        found = findings_in(arguments_for(rule, path))
+        assert [f for f in found if f["id"] == id_] == []
+        assert [f for f in found if f["severity"] in ("error", "warning")] == []
+
+
+def test_no_sample_without_a_rule() -> None:
+    assert {p.name for p in SAMPLES.iterdir() if p.is_dir()} == set(catalogue.RULES)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_bundled_kernels_raise_no_warning(kernel: str) -> None:
+    for command in ("ptx", "traffic"):
+        found = findings_in([command, kernel, "--format", "json"])
+        assert [f for f in found if f["severity"] in ("error", "warning")] == []

@@ -1,0 +1,83 @@
+"""Sectors and wavefronts of one warp against counters of an H200.
+
+``tests/data/patterns_h200.csv.gz``: each row is one warp instruction with its lanes' byte offsets,
+run alone on an H200 under Nsight Compute by ``benchmarks/patterns/measure.sh``; ``cost`` is sectors
+for global accesses and wavefronts for shared ones. The load of the offsets themselves (4 sectors)
+was subtracted; the assembler had turned the 4-byte atomics, whose result is not used, into
+reductions.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kanalyze.models import banks, coalescing
+from kanalyze.models.warps import Rule
+
+DATA = Path(__file__).parents[1] / "data" / "patterns_h200.csv.gz"
+
+
+def patterns() -> dict[tuple[str, int], list[dict[str, str]]]:
+    grouped: dict[tuple[str, int], list[dict[str, str]]] = defaultdict(list)
+    with gzip.open(DATA, "rt") as file:
+        for row in csv.DictReader(file):
+            grouped[row["op"], int(row["width"])].append(row)
+    return grouped
+
+
+PATTERNS = patterns()
+
+
+def rule_of(op: str, width: int) -> Rule:
+    match op:
+        case "lds":
+            return banks.rule("load", width)
+        case "sts":
+            return banks.rule("store", width)
+        case "ldsm":
+            return banks.rule("load", 16, width)
+        case "stsm":
+            return banks.rule("store", 16, width)
+        case "ldg" | "stg":
+            return coalescing.SECTORS
+        case _:
+            return coalescing.TURNS
+
+
+def costs_of(op: str, width: int) -> tuple[list[int], list[int]]:
+    """What the rule and what the counters say of the patterns of one instruction."""
+    rows = PATTERNS[op, width]
+    assert len(rows) >= 40
+    addresses = np.array([[int(x) for x in row["offsets"].split()] for row in rows])
+    masks = np.array([int(row["mask"], 16) for row in rows])
+    lanes = (masks[:, None] >> np.arange(32) & 1).astype(bool)
+    rule = rule_of(op, width)
+    computed: list[int] = rule.cost(addresses, lanes).tolist()
+    for shift in (rule.period, 5 * rule.period):
+        assert rule.cost(addresses + shift, lanes).tolist() == computed
+    assert {int(row["requests"]) for row in rows} == {1}
+    return computed, [int(row["cost"]) for row in rows]
+
+
+@pytest.mark.parametrize(("op", "width"), sorted(k for k in PATTERNS if k[0] != "atom"))
+def test_cost_equals_the_counter(op: str, width: int) -> None:
+    computed, measured = costs_of(op, width)
+    assert computed == measured
+
+
+def test_atomics_cost_what_reductions_cost_but_for_three_of_108() -> None:
+    pairs = [pair for width in (4, 8) for pair in zip(*costs_of("atom", width), strict=True)]
+    excess = [measured - computed for computed, measured in pairs if measured != computed]
+    assert len(pairs) == 108
+    assert excess == [1, 1, 1]
+
+
+def test_the_patterns_tell_conflicts_apart() -> None:
+    costs = {int(row["cost"]) for rows in PATTERNS.values() for row in rows}
+    assert {1, 2, 4, 8, 16, 32} <= costs
