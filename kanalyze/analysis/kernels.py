@@ -67,12 +67,12 @@ def report_on(
     kernels: list[doc.Kernel | doc.SassKernel] = []
     functions: list[str] = []
     skipped: list[doc.Skipped] = []
-    unknown: list[doc.Unknown] = []
+    unknown: list[doc.UnknownField] = []
 
-    def add(kernel: doc.Kernel | doc.SassKernel, reasons: Iterable[doc.Unknown]) -> None:
+    def add(kernel: doc.Kernel | doc.SassKernel, reasons: Iterable[doc.UnknownField]) -> None:
         path = f"kernels[{len(kernels)}]"
         kernels.append(kernel)
-        unknown.extend(doc.Unknown(f"{path}.{u.field}", u.reason) for u in reasons)
+        unknown.extend(doc.UnknownField(f"{path}.{u.field}", u.reason) for u in reasons)
 
     for subject in subjects:
         module = subject.module

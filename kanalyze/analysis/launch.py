@@ -15,7 +15,7 @@ from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch, Total
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
-from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
+from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
 from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.compile import Compiled
@@ -38,7 +38,7 @@ from kanalyze.performance.roofline import roofline_of
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Source, Unknown
+from kanalyze.results.kernel import Source, UnknownField
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass import cubin as cubins
 from kanalyze.traffic import draws
@@ -217,7 +217,7 @@ class _Estimate:
         )  # fmt: skip
 
     def _count(self) -> None:
-        self.unknown: list[Unknown] = []
+        self.unknown: list[UnknownField] = []
         found = self.description
         launched = KernelLaunch(found.cfg, found.found, found.variables, self.launch)
         draws.check(launched)
@@ -294,9 +294,9 @@ class _Estimate:
         size = None if None in both else sum(n or 0 for n in both)
         found: dict[str, float | None] = {}
         for level, value in intensity(operations, counters, size).items():
-            found[level] = None if isinstance(value, str) else value
-            if isinstance(value, str):
-                self._say(f"intensity.{level}", value)
+            found[level] = None if isinstance(value, Unknown) else value
+            if isinstance(value, Unknown):
+                self._say(f"intensity.{level}", value.reason)
         if found["hbm"] is None:
             self._say("arithmetic_intensity", self.unknown[-1].reason)
         return found
@@ -313,8 +313,8 @@ class _Estimate:
         found = roofline_of(
             by_unit, by_operand, counters, time.predicted_us, device, self.changes or {}, own
         )
-        if isinstance(found, str):
-            self._say("roofline", found)
+        if isinstance(found, Unknown):
+            self._say("roofline", found.reason)
             return None
         return found
 
@@ -326,7 +326,7 @@ class _Estimate:
         return moved
 
     def _say(self, field: str, reason: str) -> None:
-        self.unknown.append(Unknown(field, reason))
+        self.unknown.append(UnknownField(field, reason))
 
     # ------------------------------------------------------------ caches and time
 
@@ -336,13 +336,13 @@ class _Estimate:
         occupied: doc.OccupancyPart | None,
         counters: Mapping[str, int | None],
         least: doc.Compulsory,
-    ) -> Prediction | str:
+    ) -> Prediction | Unknown:
         """The simulated launch, or why there is none."""
         if self.changes is None:
-            return "not asked for"
+            return Unknown("not asked for")
         shared = self._shared_bytes()
         if device is None or occupied is None or shared is None:
-            return "the device, or how many blocks an SM holds, is not known"
+            return Unknown("the device, or how many blocks an SM holds, is not known")
         given = Given(
             self.description,
             self.totals,
@@ -358,14 +358,14 @@ class _Estimate:
 
     def _time(
         self,
-        found: Prediction | str,
+        found: Prediction | Unknown,
         counters: dict[str, int | None],
         device: Device | None,
         operations: float | None,
     ) -> tuple[doc.TimePart, dict[str, tuple[int, ...]]]:
         """The time and the ranges; the counters of caches and HBM are filled in."""
-        if isinstance(found, str) or device is None:
-            reason = found if isinstance(found, str) else "no device is known"
+        if isinstance(found, Unknown) or device is None:
+            reason = found.reason if isinstance(found, Unknown) else "no device is known"
             for name in ESTIMATED:
                 counters[name] = None
                 self._say(f"counters.{name}", reason)
@@ -436,9 +436,9 @@ class _Estimate:
     def _counters(self) -> dict[str, int | None]:
         counters = self.totals.counters()
         executed = self.code
-        if isinstance(executed, str):
+        if isinstance(executed, Unknown):
             counters["instructions_executed"] = None
-            self._say("counters.instructions_executed", executed)
+            self._say("counters.instructions_executed", executed.reason)
             if any(c.access.row.space == "shared" for c in self.totals.costs):
                 self.assumptions.append(
                     "shared accesses are those of the PTX; the assembler may drop or merge some"
@@ -477,21 +477,21 @@ class _Estimate:
             reason = total.reason or "the machine code does not tell"
             self._say(field, f"{reason}; at least {total.at_least:,}")
 
-    def _executed(self) -> SassKernelLaunch | str:
+    def _executed(self) -> SassKernelLaunch | Unknown:
         """The machine code in this launch, or why there is none."""
         code = self.machine.code()
-        if isinstance(code, str):
+        if isinstance(code, Unknown):
             return code
         function = next((f for f in code.module.functions if f.name == self.function.name), None)
         if function is None:
-            return f"the machine code ({code.origin}) has no kernel '{self.function.name}'"
+            return Unknown(f"the machine code ({code.origin}) has no kernel '{self.function.name}'")
         try:
             found = SassKernelLaunch(
                 sass_cfg.build(function), code.module, self.function.parameters,
                 self.totals.launched.launch,
             )  # fmt: skip
         except KanalyzeError as error:
-            return str(error)
+            return Unknown(str(error))
         beside = self.subject.cubin is not None
         origin = Path(code.origin).name if beside else code.origin
         self.assumptions.append(f"machine code: {origin}")

@@ -49,7 +49,7 @@ class Description:
     found: addresses.Addresses
     variables: Mapping[str, ir.Variable]
     staged: Sequence[tuple[str, int] | None]
-    unknown: list[doc.Unknown] = field(default_factory=list)
+    unknown: list[doc.UnknownField] = field(default_factory=list)
 
 
 @dataclass
@@ -130,7 +130,7 @@ class _Describer:
         self.resources = resources
         self.notes = list(notes)
         self.sources = sources
-        self.unknown: list[doc.Unknown] = []
+        self.unknown: list[doc.UnknownField] = []
         self.cfg: Cfg = build(function)
         self.variables = {v.name: v for v in module.variables}
         self.variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}
@@ -155,7 +155,7 @@ class _Describer:
     # ------------------------------------------------------------ small facts
 
     def _say_unknown(self, name: str, reason: str) -> None:
-        self.unknown.append(doc.Unknown(name, reason))
+        self.unknown.append(doc.UnknownField(name, reason))
 
     def _say_not_understood(self, instructions: list[ir.Instruction]) -> None:
         """Instructions whose opcode is in no row of the table: counted, and nothing else."""

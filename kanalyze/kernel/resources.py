@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from kanalyze.errors import InputError, KanalyzeError, MissingToolError
+from kanalyze.errors import InputError, KanalyzeError, MissingToolError, Unknown
 from kanalyze.frontend.argument import Resources
 from kanalyze.kernel import sass as sass_section
 from kanalyze.ptx import ir
@@ -23,7 +23,7 @@ from kanalyze.toolchain import tools
 if TYPE_CHECKING:
     from kanalyze.frontend.subject import Subject
 
-LEFT_OUT = "left out as asked for (--no-sass)"
+LEFT_OUT = Unknown("left out as asked for (--no-sass)")
 NO_PTX = "there is no PTX in the file"
 _DYNAMIC = "part of it is chosen at launch: give --launch"
 _NO_SPILLS = "a cubin does not record spills (sass.stack says what it has)"
@@ -46,7 +46,7 @@ class AssembledKernels:
         self.reason: str | None = None
         self.known: dict[str, tools.Resources] = {}
         self._assembled: bytes | None = None
-        self._code: Code | str | None = None
+        self._code: Code | Unknown | None = None
         compiled = subject.compiled
         try:
             if compiled is not None:
@@ -94,16 +94,16 @@ class AssembledKernels:
 
     # ------------------------------------------------------------ machine code
 
-    def code(self) -> Code | str:
+    def code(self) -> Code | Unknown:
         """The machine code, or the reason why there is none."""
         if self._code is None:
             try:
                 self._code = self._read()
             except KanalyzeError as error:
-                self._code = str(error)
+                self._code = Unknown(str(error))
         return self._code
 
-    def _read(self) -> Code | str:
+    def _read(self) -> Code | Unknown:
         subject = self.subject
         if subject.cubin is not None:
             return code_of(subject.cubin)
@@ -111,48 +111,48 @@ class AssembledKernels:
             tool = subject.compiled.resources.tool
             return read_code(subject.compiled.cubin, f"assembled by {tool}")
         if self._assembled is None:
-            return self.reason or "there is no machine code of this file"
+            return Unknown(self.reason or "there is no machine code of this file")
         tool = next((row.tool for row in self.known.values()), "ptxas")
         return read_code(self._assembled, f"assembled by {tool}")
 
     def with_sass(
         self, kernel: doc.Kernel, function: ir.Function, wanted: bool
-    ) -> tuple[doc.Kernel, list[doc.Unknown]]:
+    ) -> tuple[doc.Kernel, list[doc.UnknownField]]:
         """A kernel's document with the ``sass`` part, and what of it is not known and why."""
         code = self.code() if wanted else LEFT_OUT
         spills = (kernel.spill_store_bytes, kernel.spill_load_bytes)
         sass: doc.Sass | None = None
-        unknown: list[doc.Unknown] = []
-        if not isinstance(code, str):
+        unknown: list[doc.UnknownField] = []
+        if not isinstance(code, Unknown):
             try:
                 sass = sass_section.section(
                     code, function.name, function, self.subject.module, spills
                 )
             except KanalyzeError as error:
-                code = str(error)
-        if isinstance(code, str):
-            unknown.append(doc.Unknown("sass", code))
+                code = Unknown(str(error))
+        if isinstance(code, Unknown):
+            unknown.append(doc.UnknownField("sass", code.reason))
         else:
             kernel = replace(kernel, sass=sass)
         known = self.known.get(function.name)
         if self.subject.given and known is not None:
             kernel = _with_spills(kernel, sass, unknown)
         if known is not None and kernel.shared_bytes is None:
-            unknown.append(doc.Unknown("shared_bytes", _DYNAMIC))
+            unknown.append(doc.UnknownField("shared_bytes", _DYNAMIC))
         return kernel, unknown
 
-    def bare(self, name: str) -> tuple[doc.SassKernel, list[doc.Unknown]]:
+    def bare(self, name: str) -> tuple[doc.SassKernel, list[doc.UnknownField]]:
         """The document of a kernel without PTX, and what of it is not known and why."""
         code = self.code()
-        unknown = [doc.Unknown(key, NO_PTX) for key in doc.PTX_KEYS]
+        unknown = [doc.UnknownField(key, NO_PTX) for key in doc.PTX_KEYS]
         sass: doc.Sass | None = None
-        if not isinstance(code, str):
+        if not isinstance(code, Unknown):
             try:
                 sass = sass_section.section(code, name)
             except KanalyzeError as error:
-                code = str(error)
-        if isinstance(code, str):
-            unknown.append(doc.Unknown("sass", code))
+                code = Unknown(str(error))
+        if isinstance(code, Unknown):
+            unknown.append(doc.UnknownField("sass", code.reason))
         known = self.known.get(name)
         capability = self.subject.cubin.capability if self.subject.cubin is not None else None
         kernel = doc.SassKernel(
@@ -171,17 +171,17 @@ class AssembledKernels:
         if known is None:
             reason = self.reason or "cuobjdump does not report on this kernel"
             for key in ("registers_per_thread", "stack_bytes", "shared_bytes"):
-                unknown.append(doc.Unknown(key, reason))
+                unknown.append(doc.UnknownField(key, reason))
         return _with_spills(kernel, sass, unknown), unknown
 
 
 K = TypeVar("K", doc.Kernel, doc.SassKernel)
 
 
-def _with_spills(kernel: K, sass: doc.Sass | None, unknown: list[doc.Unknown]) -> K:
+def _with_spills(kernel: K, sass: doc.Sass | None, unknown: list[doc.UnknownField]) -> K:
     """Without any access to local memory nothing is spilled; else a cubin does not tell."""
     if sass is not None and sass.local_store_bytes == sass.local_load_bytes == 0:
         return replace(kernel, spill_store_bytes=0, spill_load_bytes=0)
     for key in ("spill_store_bytes", "spill_load_bytes"):
-        unknown.append(doc.Unknown(key, _NO_SPILLS))
+        unknown.append(doc.UnknownField(key, _NO_SPILLS))
     return kernel

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.errors import Unknown
 from kanalyze.models import branches as model
 from kanalyze.ptx import ir
 from kanalyze.results import traffic as doc
@@ -48,12 +49,12 @@ def bytes_by_space(
         if row.kind == "prefetch":
             continue
         kinds = found.setdefault(row.space, {})
-        moved = unread or _moved(launched, cost)
-        if isinstance(moved, str):
+        moved = Unknown(unread) if unread else _moved(launched, cost)
+        if isinstance(moved, Unknown):
             field = f"bytes_by_space.{row.space}.{row.kind}"
             if field not in said:
                 said.add(field)
-                say(field, moved)
+                say(field, moved.reason)
             kinds[row.kind] = None
         else:
             so_far = kinds.setdefault(row.kind, 0)
@@ -61,27 +62,27 @@ def bytes_by_space(
     return found
 
 
-def _moved(launched: KernelLaunch, cost: Cost) -> int | str:
+def _moved(launched: KernelLaunch, cost: Cost) -> int | Unknown:
     size = cost.access.row.bytes_per_thread or cost.moved
     if size is None:
-        return f"line {cost.access.instruction.pos.line}: how much is moved is not known"
+        return Unknown(f"line {cost.access.instruction.pos.line}: how much is moved is not known")
     if cost.counted is not None:
         return cost.counted.threads * size
     threads = _threads(launched, cost.access)
     return threads * size if isinstance(threads, int) else threads
 
 
-def _threads(launched: KernelLaunch, access: AccessValue) -> int | str:
+def _threads(launched: KernelLaunch, access: AccessValue) -> int | Unknown:
     """How often a thread executes an access, else the reason."""
     try:
         return launched.threads(access)
     except UnknownValueError as error:
-        return str(error)
+        return Unknown(str(error))
     except TooLargeError:
-        return "too many different cases to evaluate"
+        return Unknown("too many different cases to evaluate")
 
 
-def spilled(found: Bytes, code: SassKernelLaunch | str, in_code: int | None, say: Say) -> None:
+def spilled(found: Bytes, code: SassKernelLaunch | Unknown, in_code: int | None, say: Say) -> None:
     """Add bytes that threads spill from registers to local memory and load again, as executed.
 
     They stand only in the machine code: its local accesses, where the PTX has none.
@@ -97,8 +98,9 @@ def spilled(found: Bytes, code: SassKernelLaunch | str, in_code: int | None, say
         return
     moved: dict[str, int | None] = dict.fromkeys(_SPILLS, 0)
     reason: str | None
-    if isinstance(code, str) or "local" in found:
-        reason = code if isinstance(code, str) else "local arrays and spills are not told apart"
+    if isinstance(code, Unknown) or "local" in found:
+        both = "local arrays and spills are not told apart"
+        reason = code.reason if isinstance(code, Unknown) else both
     else:
         added = [_add_spill(code, *local, moved) for local in _local(code)]
         reason = next((why for why in added if why is not None), None)

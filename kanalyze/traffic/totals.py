@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
 from kanalyze.counting.reuse import shared
+from kanalyze.errors import Unknown
 from kanalyze.kernel.describe import Description
 from kanalyze.models import banks, coalescing, lanes
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
@@ -19,7 +20,7 @@ from kanalyze.models.warps import Counted, count
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.symbolic.accesses import is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
@@ -63,7 +64,7 @@ class Totals:
         description: Description,
         launched: KernelLaunch,
         unread: str | None,
-        unknown: list[Unknown],
+        unknown: list[UnknownField],
     ):
         self.description = description
         self.launched = launched
@@ -78,7 +79,7 @@ class Totals:
                 self.definitions[name].append(instruction)
 
     def _say(self, field: str, reason: str) -> None:
-        self.unknown.append(Unknown(field, reason))
+        self.unknown.append(UnknownField(field, reason))
 
     # ------------------------------------------------------------ counters
 
@@ -243,9 +244,9 @@ class Totals:
                 for kind, indices in kinds_of.items()
                 if amounts[kind]
             }
-            said = [found for found in sharing.values() if isinstance(found, str)]
+            said = [found.reason for found in sharing.values() if isinstance(found, Unknown)]
             read, write = (
-                None if isinstance(found := sharing.get(kind), str) else found
+                None if isinstance(found := sharing.get(kind), Unknown) else found
                 for kind in ("read", "write")
             )
             rows.append(
@@ -295,25 +296,25 @@ class Totals:
     def flops(self) -> tuple[float | None, dict[str, float]]:
         """Executed floating-point operations, in all and by unit."""
         by_unit = self._added_up(lambda instruction, work: work.unit)
-        if isinstance(by_unit, str):
-            self._say("flops", by_unit)
+        if isinstance(by_unit, Unknown):
+            self._say("flops", by_unit.reason)
             return None, {}
         return sum(by_unit.values()), by_unit
 
-    def tensor_flops(self) -> dict[str, float] | str:
+    def tensor_flops(self) -> dict[str, float] | Unknown:
         """Operations of the tensor cores by the type of their operands; else the reason."""
         return self._by_operand
 
     @cached_property
-    def _by_operand(self) -> dict[str, float] | str:
+    def _by_operand(self) -> dict[str, float] | Unknown:
         return self._added_up(lambda instruction, work: operand_type(instruction))
 
     def _added_up(
         self, group: Callable[[ir.Instruction, Flops], str | None]
-    ) -> dict[str, float] | str:
+    ) -> dict[str, float] | Unknown:
         """Executed operations by group (None: left out); the reason where they are not known."""
         if self.unread is not None:
-            return self.unread
+            return Unknown(self.unread)
         total: dict[str, float] = {}
         for block in self.description.cfg.blocks:
             for instruction in block.instructions:
@@ -322,10 +323,11 @@ class Totals:
                 if work is None or name is None:
                     continue
                 times = self._times(instruction, work.per, block.index)
-                if isinstance(times, str):
+                if isinstance(times, Unknown):
                     return times
                 if work.number is None:
-                    return f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
+                    reason = f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
+                    return Unknown(reason)
                 total[name] = total.get(name, 0) + work.number * times
         return total
 
@@ -335,18 +337,19 @@ class Totals:
             return flops(instruction)
         return tcgen05_flops(instruction, self._constant(descriptor_of(instruction)))
 
-    def _times(self, instruction: ir.Instruction, per: str, block: int) -> int | str:
+    def _times(self, instruction: ir.Instruction, per: str, block: int) -> int | Unknown:
         """How often an instruction is executed, by warps or threads; else the reason."""
         runs = self.launched.runs(block)
         if runs.warps is None or runs.threads is None:
-            return runs.reason or "how often a block is executed is not known"
+            return Unknown(runs.reason or "how often a block is executed is not known")
         guard = instruction.guard
         if guard is None:
             return runs.warps if per == "warp" else runs.threads
         chosen = self.definitions[guard.name]
         if not guard.negated and [i.opcode for i in chosen] == ["elect.sync"]:
             return runs.warps  # one thread of each warp
-        return f"line {instruction.pos.line}: {instruction.opcode} is executed under a condition"
+        where = f"line {instruction.pos.line}: {instruction.opcode}"
+        return Unknown(f"{where} is executed under a condition")
 
     def _constant(self, operand: ir.Operand | None) -> int | None:
         """The value of an operand that is a literal, or a register that only ever holds one."""
