@@ -38,7 +38,7 @@ from kanalyze.performance.roofline import roofline_of
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Source, UnknownField
+from kanalyze.results.kernel import Analysed, Source, UnknownField
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass import cubin as cubins
 from kanalyze.traffic import draws
@@ -259,7 +259,7 @@ class _Estimate:
             device=device.name if device is not None else None,
             grid=self.launch.grid,
             block=self.launch.block,
-            analysed=doc.Analysed(sum(c.counted is not None for c in costs), len(costs)),
+            analysed=Analysed(sum(c.counted is not None for c in costs), len(costs)),
             counters=counters,
             interval=interval,
             compulsory=compulsory,

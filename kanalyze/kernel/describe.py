@@ -284,7 +284,7 @@ class _Describer:
         return Description(kernel, self.cfg, self.found, self.variables, self.staged, self.unknown)
 
     def _branches(self) -> dict[str, int]:
-        """Conditional branches by whether they can part a warp."""
+        """Conditional branches by whether they can diverge."""
         found = Counter(b.kind for b in branches(self.cfg, self.found.solved, self.required))
         return {kind: found[kind] for kind in ("divergent", "warp", "block", "unknown")}
 

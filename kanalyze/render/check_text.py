@@ -1,11 +1,13 @@
-"""What `kanalyze check` found as text. It computes nothing but what the document holds."""
+"""The result of `kanalyze check` as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kanalyze.results import check as doc
+from kanalyze.text.numbers import share_of_all
 from kanalyze.text.page import Page, plural
+from kanalyze.text.table import Columns
 
 MOST_LINES = 20
 """Differences, reasons and cases that are shown."""
@@ -48,8 +50,8 @@ def _head(page: Page, check: doc.Check) -> None:
     parts = [f"{plural(len(launches), 'launch')} of {plural(kernels, 'kernel')}"]
     if devices:
         parts.append(", ".join(devices[:_NAMED]) + (" …" if len(devices) > _NAMED else ""))
-    if check.records > len(launches):
-        parts.append(f"interrupted: {check.records - len(launches)} more were not checked")
+    if check.left:
+        parts.append(f"interrupted: {check.left} more were not checked")
     page.line(("; ".join(parts), "title"))
     if check.skipped:
         page.line((f"{plural(len(check.skipped), 'part')} of the input left out", "warn"))
@@ -65,37 +67,30 @@ def table(
 
     Where it is too wide, its last columns go. Returns how many are shown.
     """
-    shown = len(heads)
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    while shown > 2 and sum(widths[:shown]) + 2 * (shown - 1) > page.width:
-        shown -= 1
-    for index, cells in enumerate((heads, *rows)):
-        text = cells[0].ljust(widths[0]) + "".join(
-            "  " + cell.rjust(width)
-            for cell, width in zip(cells[1:shown], widths[1:shown], strict=True)
-        )
-        style = "label" if index == 0 else styles[index - 1] if styles else ""
-        page.line((text, style))
+    columns = Columns(heads, rows, left=True)
+    shown = columns.fitting(page.width)
+    page.line((columns.head(shown), "label"))
+    for cells, style in zip(rows, styles or [""] * len(rows), strict=True):
+        page.line((columns.line(cells, shown), style))
     return shown
 
 
 def _counted(page: Page, check: doc.Check) -> None:
     """Exact counters and bounds: how many hold."""
     for kind, words in (("exact", ("equal", "differ")), ("bound", ("hold", "above it"))):
-        found = [s for s in check.by_counter if s.kind == kind]
-        if not found:
+        summaries = [s for s in check.by_counter if s.kind == kind]
+        if not summaries:
             continue
         bound = kind == "bound"
         heads = [_TITLES[kind], "compared", *words, "both 0", "unknown", "not measured"]
         heads += ["median below", "most"] if bound else []
         rows, styles = [], []
-        for s in found:
-            good = s.good or 0
-            cells = [s.counter, *map(str, (s.compared, good, s.compared - good))]
+        for s in summaries:
+            cells = [s.counter, *map(str, (s.compared, s.good, s.failed))]
             cells += [str(s.zeros), str(s.unknown), str(s.not_measured)]
             cells += [_percent(s.median_percent), _percent(s.worst_percent)] if bound else []
             rows.append(cells)
-            styles.append("bad" if good < s.compared else "")
+            styles.append("bad" if s.failed else "")
         page.blank()
         table(page, heads, rows, styles)
 
@@ -116,7 +111,7 @@ def _estimates(page: Page, check: doc.Check) -> None:
             )  # fmt: skip
 
 
-def _estimate_row(s: doc.Summary) -> list[str]:
+def _estimate_row(s: doc.CounterSummary) -> list[str]:
     inside = f"{s.in_interval} of {s.with_interval}" if s.with_interval else "-"
     errors = (s.median_percent, s.mean_percent, s.p90_percent, s.worst_percent)
     shares = (s.within_1, s.within_5, s.within_10)
@@ -132,20 +127,17 @@ def _estimate_row(s: doc.Summary) -> list[str]:
 
 def _by_kernel(page: Page, check: doc.Check) -> None:
     """Kernels as rows: exact counters equal, and median and worst error of each estimate."""
-    kernels = list(dict.fromkeys(s.kernel or "" for s in check.by_kernel))
-    if len(kernels) < 2:
+    if len(check.kernels) < 2:
         return
     cells = {(s.kernel, s.counter): s for s in check.by_kernel}
     shown = [s.counter for s in check.by_counter if s.kind == "estimate" and s.compared]
     exact = [s.counter for s in check.by_counter if s.kind == "exact" and s.compared]
-    launches = {k: sum(x.kernel == k for x in check.launches) for k in kernels}
     rows = []
-    for kernel in kernels:
-        row = [_cut(kernel, 32), str(launches[kernel])]
+    for own in check.kernels:
+        row = [_cut(own.kernel, 32), str(own.launches)]
         if exact:
-            some = [cells[kernel, counter] for counter in exact]
-            row.append(f"{sum(s.good or 0 for s in some)} of {sum(s.compared for s in some)}")
-        row += [_median_worst(cells[kernel, counter]) for counter in shown]
+            row.append(f"{own.equal} of {own.compared}")
+        row += [_median_worst(cells[own.kernel, counter]) for counter in shown]
         rows.append(row)
     heads = ["kernel", "launches", *(["equal"] if exact else []), *shown]
     if len(heads) > 2:
@@ -159,7 +151,7 @@ def _by_kernel(page: Page, check: doc.Check) -> None:
             page.line(("median and worst error in %, by kernel", "dim"))
 
 
-def _median_worst(s: doc.Summary) -> str:
+def _median_worst(s: doc.CounterSummary) -> str:
     if s.median_percent is None or s.worst_percent is None:
         return "-"
     return f"{_number(s.median_percent)} / {_number(s.worst_percent)}"
@@ -196,7 +188,7 @@ def _differences(page: Page, check: doc.Check) -> None:
         page.line((f"  {s.worst_case}: ", ""), (_words(c), ""), hang=4)
 
 
-def _words(c: doc.Comparison) -> str:
+def _words(c: doc.ComparedCounter) -> str:
     text = f"{c.counter}: {_value(c.estimate)} {c.unit} estimated, {_value(c.measured)} measured"
     if c.error_percent is not None:
         text += f" ({_signed(c)})"
@@ -267,7 +259,7 @@ def _launches(page: Page, check: doc.Check) -> None:
             table(page, heads, rows, styles)
 
 
-def _signed(c: doc.Comparison) -> str:
+def _signed(c: doc.ComparedCounter) -> str:
     if not c.error_percent:
         return "-" if c.error_percent is None else "0 %"
     return f"{c.error_percent:+.3g} %"
@@ -295,10 +287,7 @@ def _percent(value: float | None) -> str:
 
 
 def _share(share: float | None) -> str:
-    """A share in percent; 100 only where it is all of them."""
-    if share is None:
-        return "-"
-    return "100 %" if share == 1 else f"{min(100 * share, 99.9):.3g} %"
+    return "-" if share is None else share_of_all(share)
 
 
 def _cut(text: str, most: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kanalyze.results.kernel import Finding, Proof
+from kanalyze.results.kernel import Analysed, Finding, Proof
 from kanalyze.text.numbers import decimal, whole
 from kanalyze.text.page import NBSP, Page
 
@@ -16,17 +16,17 @@ _WORDS = {
 }  # fmt: skip
 
 
-def add(page: Page, findings: Sequence[Finding], known: int, of: int, label: int) -> None:
+def add(page: Page, findings: Sequence[Finding], analysed: Analysed, label: int) -> None:
     """Add the findings; where there are none, what was looked at.
 
     Args:
         page: takes the lines.
-        findings: the gravest first.
-        known, of: how many accesses are known, out of how many.
+        findings: the most severe first.
+        analysed: how many accesses are known, out of how many.
         label: columns of the labels in front of rows.
     """
-    missing = of - known
-    left = f"; {missing} of {of} accesses are not known" if missing else ""
+    missing = analysed.missing
+    left = f"; {missing} of {analysed.of} accesses are not known" if missing else ""
     lead = [(f"{'findings':<{label}} ", "label")]
     if not findings:
         style = "warn" if missing else "good"

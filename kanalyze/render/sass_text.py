@@ -96,9 +96,8 @@ def _comparison(sass: doc.Sass) -> Iterator[Row]:
     hints = _hints(sass.comparison)
     if hints:
         yield "", ((f"L2 fetch hints that the PTX does not have: {hints}", ""),)
-    dummies = sum(row.dummies for row in sass.comparison)
-    if dummies:
-        text = f"{plural(dummies, 'access')} switched off for ever (@!PT), not counted"
+    if sass.dummies:
+        text = f"{plural(sass.dummies, 'access')} always off (@!PT), not counted"
         yield "", ((text, "dim"),)
 
 

@@ -9,7 +9,8 @@ from kanalyze.errors import InputError
 from kanalyze.render.figures import plain, write
 from kanalyze.results import comparison
 from kanalyze.results import traffic as doc
-from kanalyze.text.numbers import decimal, unit_name
+from kanalyze.text.numbers import decimal, percent_of, unit_name
+from kanalyze.text.page import NBSP
 
 _COLORS = {"l1": "tab:purple", "l2": "tab:blue", "hbm": "tab:orange"}
 _NAMES = {"l1": "L1", "l2": "L2", "hbm": "HBM"}
@@ -60,10 +61,10 @@ def _roofs(figure: Any, traffic: doc.Traffic, part: doc.RooflinePart) -> None:
     axes.set_ylim(top=4 * max([part.ceiling_tflops, *part.peaks_tflops.values()]))
     axes.set_xlabel("operations a byte moved, flop/B")
     axes.set_ylabel("Tflop/s")
-    share = 100 * part.achieved_tflops / part.roof_tflops
+    share = percent_of(part.roof_share or 0).replace(NBSP, " ")
     axes.set_title(
         f"{plain(traffic.kernel)}, {traffic.device}: {decimal(part.achieved_tflops)} "
-        f"Tflop/s, {decimal(share)} % of its roof (estimated)"
+        f"Tflop/s, {share} of its roof (estimated)"
     )
     figure.legend(loc="outside lower center", ncols=2)
 

@@ -5,11 +5,12 @@ Errors are in percent of the measured value. What is not known is None, with its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.results.plain import to_plain
+from kanalyze.results.kernel import derive
+from kanalyze.text.plain import document, to_plain
 
 SCHEMA = "kanalyze.check/1"
 EQUAL, DIFFERS = "equal", "differs"
@@ -19,7 +20,7 @@ UNKNOWN, NOT_MEASURED = "unknown", "not measured"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedCounter:
     """One number of the estimate beside what was measured.
 
     Attributes:
@@ -63,7 +64,7 @@ class CheckedLaunch:
     arch: str | None
     dtype: str | None
     purpose: str | None
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ComparedCounter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class CounterSummary:
     """All launches (of one kernel) for one counter.
 
     Attributes:
@@ -84,6 +85,7 @@ class Summary:
         compared: launches with an estimate and a measurement; ``unknown`` and ``not_measured``
             are the others.
         good: of those compared: equal (exact), not above the counter (bound); None for estimates.
+        failed: those compared that are not good; None for estimates.
         zeros: of those compared: 0 measured and 0 estimated.
         median_percent, mean_percent, p90_percent, worst_percent: of the absolute relative errors.
         worst_case: the launch with the worst one.
@@ -115,10 +117,45 @@ class Summary:
     with_interval: int
     in_interval: int
     reasons: tuple[Reason, ...]
+    failed: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        derive(self, failed=None if self.good is None else self.compared - self.good)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class KernelSummary:
+    """The exact counters of one kernel: how many launches it has, and comparisons that are equal.
+
+    ``compared`` and ``equal`` are over all of its launches and exact counters.
+    """
+
+    kernel: str
+    launches: int
+    compared: int
+    equal: int
+
+
+def kernel_summaries(
+    launches: Sequence[CheckedLaunch], by_kernel: Sequence[CounterSummary]
+) -> tuple[KernelSummary, ...]:
+    """One for each kernel of ``by_kernel``, in its order."""
+    rows = []
+    for kernel in dict.fromkeys(s.kernel or "" for s in by_kernel):
+        exact = [s for s in by_kernel if s.kernel == kernel and s.kind == "exact"]
+        rows.append(
+            KernelSummary(
+                kernel,
+                sum(launch.kernel == kernel for launch in launches),
+                sum(s.compared for s in exact),
+                sum(s.good or 0 for s in exact),
+            )
+        )
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBound:
     """A bound of ``--max-error``; ``found_percent`` is None where nothing could be compared."""
 
     counter: str
@@ -143,25 +180,30 @@ class Check:
     """What `kanalyze check` found.
 
     ``launches`` are those checked; ``records`` counts those that were to be (more of them where
-    it was interrupted).
+    it was interrupted), ``left`` the others. ``kernels`` add up the exact counters of each.
     """
 
     files: tuple[str, ...]
     records: int
     launches: tuple[CheckedLaunch, ...]
-    by_counter: tuple[Summary, ...]
-    by_kernel: tuple[Summary, ...]
-    bounds: tuple[Bound, ...]
+    by_counter: tuple[CounterSummary, ...]
+    by_kernel: tuple[CounterSummary, ...]
+    bounds: tuple[ErrorBound, ...]
     skipped: tuple[SkippedPart, ...]
     schema: str = SCHEMA
+    left: int = field(init=False)
+    kernels: tuple[KernelSummary, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kernels = kernel_summaries(self.launches, self.by_kernel)
+        derive(self, left=self.records - len(self.launches), kernels=kernels)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-ready data, with the reasons once more under ``unknown``."""
-        plain: dict[str, Any] = to_plain(self)
         unknown: list[Mapping[str, str | None]] = [
             {"field": f"launches[{i}].comparisons[{j}].estimate", "reason": comparison.reason}
             for i, launch in enumerate(self.launches)
             for j, comparison in enumerate(launch.comparisons)
             if comparison.result == UNKNOWN
         ]
-        return {"schema": plain.pop("schema"), **plain, "unknown": unknown}
+        return document({**to_plain(self), "unknown": unknown})

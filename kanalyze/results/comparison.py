@@ -6,11 +6,11 @@ A number that is not known is None and stands in ``unknown`` with its reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kanalyze.results.kernel import UnknownField
-from kanalyze.results.plain import document, from_plain, of_schema
+from kanalyze.results.kernel import UnknownField, derive
+from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.comparison/1"
 
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class SideTotals:
     """Sums over the launches of one side; None where one of them is not known."""
 
     launches: int
@@ -64,15 +64,31 @@ class Side:
     """One way to compute the result, at one point: its launches in order, and their sums."""
 
     steps: tuple[Step, ...]
-    totals: Totals
+    totals: SideTotals
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Both sides for one value of what is swept (None: nothing is)."""
+    """Both sides for one value of what is swept (None: nothing is).
+
+    ``ratios`` are the second side's totals over the first's; None where one is not known, or the
+    first is 0. Of one side alone there are none.
+    """
 
     value: int | None
     sides: tuple[Side, ...]
+    ratios: Mapping[str, float | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        derive(self, ratios=_ratios(*(side.totals for side in self.sides[:2])))
+
+
+def _ratios(first: SideTotals, second: SideTotals | None = None) -> dict[str, float | None]:
+    ratios: dict[str, float | None] = {}
+    for quantity in fields(first) if second is not None else ():
+        a, b = getattr(first, quantity.name), getattr(second, quantity.name)
+        ratios[quantity.name] = b / a if a and b is not None else None
+    return ratios
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,21 @@ Field names are the keys of the JSON (``kanalyze/schemas/ptx.json``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from kanalyze.models.coarsening import Coarsening
 from kanalyze.models.counts import Traffic
-from kanalyze.results.plain import from_plain, of_schema, to_plain
+from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.ptx/1"
+
+
+def derive(result: object, **values: object) -> None:
+    """Set fields of a frozen result that follow from its others."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +171,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Analysed:
-    """How many memory accesses have an address that is fully known, out of how many."""
+    """How many memory accesses are fully known, out of how many; ``missing`` are the others."""
 
     accesses: int
     of: int
+    missing: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        derive(self, missing=self.of - self.accesses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +239,7 @@ class Sass:
     the last exit (padding); ``not_read`` lines that could not be read. ``memory`` has the shape of
     the kernel's, ``vectors`` by bits. ``registers_per_thread``, ``stack_bytes`` and
     ``shared_bytes`` (static) are what the cubin says; ``local_*_bytes`` add up the local accesses;
-    ``stack`` puts stack and spills into words.
+    ``stack`` puts stack and spills into words. ``dummies`` adds up those of ``comparison``.
     """
 
     target: str | None
@@ -246,15 +256,46 @@ class Sass:
     local_store_bytes: int
     local_load_bytes: int
     stack: str
+    dummies: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        derive(self, dummies=sum(row.dummies for row in self.comparison))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTotal:
+    """Instructions of several kinds in one state space added up, see `Kernel.memory`."""
+
+    instructions: int
+    bytes_per_thread: int | None
+
+
+LOADS = ("load", "async_copy", "bulk_load")
+"""Kinds of global memory that the headline adds up as loads."""
+STORES = ("store", "bulk_store")
+
+
+def memory_total(parts: Iterable[Traffic]) -> MemoryTotal:
+    """The sum; its bytes are None where those of a part are not known."""
+    kinds = [part for part in parts if part.instructions]
+    known = all(part.bytes_per_thread is not None for part in kinds)
+    return MemoryTotal(
+        sum(part.instructions for part in kinds),
+        sum(part.bytes_per_thread or 0 for part in kinds) if known else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """The report on one kernel.
 
-    ``sass`` is None where no machine code is at hand or it was not asked for.
+    ``sass`` is None where no machine code is at hand or it was not asked for. What follows from
+    the others: ``memory_totals`` by state space, of global memory "loads" (`LOADS`) and "stores"
+    (`STORES`), atomics and reductions apart; ``accesses_in_loops`` of the accesses stand in loops,
+    ``loop_depth`` the deepest of them.
     """
 
+    kind: Literal["ptx"] = field(default="ptx", kw_only=True)
     file: str
     name: str
     target: str | None
@@ -286,6 +327,34 @@ class Kernel:
     notes: tuple[str, ...]
     listing: tuple[ListingLine, ...]
     sass: Sass | None = None
+    memory_totals: Mapping[str, MemoryTotal] = field(init=False)
+    accesses_in_loops: int = field(init=False)
+    loop_depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        inside = self.memory.get("global", {})
+        kinds = {"loads": LOADS, "stores": STORES, "atomics": ("atomic",),
+                 "reductions": ("reduction",)}  # fmt: skip
+        totals = {
+            name: memory_total(inside[kind] for kind in some if kind in inside)
+            for name, some in kinds.items()
+        }
+        for space, traffic in self.memory.items():
+            if space != "global":
+                totals[space] = memory_total(traffic.values())
+        depths = [access.loop_depth for access in self.accesses if access.loop_depth]
+        derive(
+            self,
+            memory_totals=totals,
+            accesses_in_loops=len(depths),
+            loop_depth=max(depths, default=0),
+        )
+
+    def opcodes_beyond(self, most: int) -> tuple[list[tuple[str, int]], int, int]:
+        """The commonest opcodes; of the others their instructions, and how many they are."""
+        ordered = sorted(self.opcodes.items(), key=lambda item: (-item[1], item[0]))
+        rest = ordered[most:]
+        return ordered[:most], sum(count for _, count in rest), len(rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +364,7 @@ class SassKernel:
     In the JSON it has the keys of `Kernel`; those that are not here are null there.
     """
 
+    kind: Literal["sass"] = field(default="sass", kw_only=True)
     file: str
     name: str
     target: str | None
@@ -337,9 +407,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
-        plain: dict[str, Any] = to_plain(self)
+        plain = document(self)
         plain["kernels"] = [dict.fromkeys(_KERNEL_KEYS) | kernel for kernel in plain["kernels"]]
-        return {"schema": plain.pop("schema"), **plain}
+        return plain
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Report:
@@ -360,10 +430,10 @@ PTX_KEYS = tuple(key for key in _KERNEL_KEYS if key not in _SASS_KERNEL_KEYS)
 
 
 def _kernel(data: Mapping[str, Any]) -> Kernel | SassKernel:
-    kernel: Kernel | SassKernel
-    if "instructions" in data and data["instructions"] is None:
-        own = {k: v for k, v in data.items() if k in _SASS_KERNEL_KEYS or v is not None}
-        kernel = from_plain(SassKernel, own)
-    else:
-        kernel = from_plain(Kernel, data)
-    return kernel
+    if data["kind"] == "ptx":
+        ptx: Kernel = from_plain(Kernel, data)
+        return ptx
+    sass: SassKernel = from_plain(
+        SassKernel, {k: v for k, v in data.items() if k in _SASS_KERNEL_KEYS or v is not None}
+    )
+    return sass

@@ -5,26 +5,73 @@ A number that is not known is None and stands in ``unknown`` with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.results.kernel import Finding, Source, UnknownField
-from kanalyze.results.plain import document, from_plain, of_schema
+from kanalyze.results.kernel import Analysed, Finding, Source, UnknownField, derive
+from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.traffic/1"
+SECTOR_BYTES = 32
+_WARP = 32
+_GLOBAL = ("global_load", "global_store", "global_atomic", "global_reduction", "bulk_load",
+           "bulk_store", "bulk_reduction")  # fmt: skip
+_ALSO = {"load": ("async_copy",)}
+_WRITES = ("store", "bulk_store")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessCounts:
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return None if above is None or not below else above / below
+
+
+def added(numbers: Iterable[int | None]) -> int | None:
+    """The sum, None where a number is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What accesses cost in the memory pipeline, and what follows from it.
+
+    ``cost`` is sectors for global accesses and bank wavefronts for shared ones (``unit`` says
+    which), ``ideal_cost`` what the same lanes would cost if they lay contiguously and aligned
+    (never more than ``cost``, which is less where lanes share an address). ``per_request`` is cost
+    over requests, ``efficiency`` ideal over actual cost, ``conflicts`` the wavefronts above the
+    ideal ones (None for sectors); None where it is not known or there are none.
+    """
+
+    unit: str
+    requests: int | None
+    cost: int | None
+    ideal_cost: int | None
+    per_request: float | None = field(init=False)
+    efficiency: float | None = field(init=False)
+    conflicts: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = self.unit == "wavefronts" and self.cost is not None and self.ideal_cost is not None
+        derive(
+            self,
+            per_request=_ratio(self.cost, self.requests),
+            efficiency=_ratio(self.ideal_cost, self.cost),
+            conflicts=(self.cost or 0) - (self.ideal_cost or 0) if known else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCounts(Cost):
     """One memory instruction over the launch.
 
     ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
-    all of them. ``cost`` is sectors for global accesses and bank wavefronts for shared ones
-    (``unit`` says which), ``ideal_cost`` what the same lanes would cost if they lay contiguously
-    and aligned (never more than ``cost``, which is less where lanes share an address); ``worst`` is
-    the greatest cost of one request. ``pattern`` is how the lanes of the block's first warp lie.
-    ``source_text`` is the source line, where it can be read.
+    all of them; ``worst`` is the greatest cost of one request. ``pattern`` is how the lanes of the
+    block's first warp lie. ``source_text`` is the source line, where it can be read.
     """
 
     line: int
@@ -36,17 +83,93 @@ class AccessCounts:
     condition: str | None
     pattern: str | None
     bytes_per_thread: int | None
-    requests: int | None
     threads: int | None
-    unit: str
-    cost: int | None
-    ideal_cost: int | None
     worst: int | None
     reason: str | None
     loop_depth: int
     stage: str | None
     source: Source | None
     source_text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRow(Cost):
+    """Accesses of one source line that are alike, added up; ``accesses`` are their indices."""
+
+    accesses: tuple[int, ...]
+    threads: int | None
+    worst: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessTotal(Cost):
+    """All accesses of one kind: "global_load", "bulk_store", "shared_load", …"""
+
+    name: str
+
+
+def access_rows(accesses: Sequence[AccessCounts], every: bool = False) -> tuple[AccessRow, ...]:
+    """Accesses in source order, alike ones of one source line together (``every``: each alone)."""
+    groups: dict[object, list[int]] = {}
+    first: dict[object, int] = {}
+    for index, a in enumerate(accesses):
+        place = (a.source.file, a.source.line) if a.source is not None else None
+        key = (place, a.space, a.opcode, a.pointer, a.stage, a.loop_depth, a.reason,
+               a.requests == 0, index if every else None)  # fmt: skip
+        groups.setdefault(key, []).append(index)
+        first.setdefault(place, a.line)
+    ordered = sorted(groups.items(), key=lambda item: first[item[0][0]])  # type: ignore[index]
+    return tuple(_row(tuple(indices), accesses) for _, indices in ordered)
+
+
+def _row(indices: tuple[int, ...], accesses: Sequence[AccessCounts]) -> AccessRow:
+    group = [accesses[index] for index in indices]
+    return AccessRow(
+        unit=group[0].unit,
+        requests=added(a.requests for a in group),
+        cost=added(a.cost for a in group),
+        ideal_cost=added(a.ideal_cost for a in group),
+        accesses=indices,
+        threads=added(a.threads for a in group),
+        worst=max((a.worst for a in group if a.worst is not None), default=None),
+    )
+
+
+def access_totals(
+    accesses: Sequence[AccessCounts], counters: Mapping[str, int | None]
+) -> tuple[AccessTotal, ...]:
+    """Totals by kind; those of global memory are the counters."""
+    totals = []
+    for name in (*_GLOBAL, "shared_load", "shared_store"):
+        some = _counted_by(name, accesses)
+        ideal = added(a.ideal_cost for a in some)
+        if name in _GLOBAL:
+            cost = counters.get(f"{name}_sectors")
+            if ideal is not None and cost is not None:
+                ideal = min(ideal, cost)  # fewer sectors where loads are merged
+        else:
+            cost = added(a.cost for a in some)
+        own = name.startswith("global")
+        requests = counters.get(f"{name}_requests") if own else added(a.requests for a in some)
+        unit = "sectors" if name in _GLOBAL else "wavefronts"
+        totals.append(
+            AccessTotal(unit=unit, requests=requests, cost=cost, ideal_cost=ideal, name=name)
+        )
+    return tuple(totals)
+
+
+def _counted_by(name: str, accesses: Sequence[AccessCounts]) -> list[AccessCounts]:
+    """The accesses that a counter is the sum of."""
+    space, _, kind = name.partition("_")
+    bulk = space == "bulk"
+    kinds = (f"bulk_{kind}", kind) if bulk else (kind, *_ALSO.get(kind, ()))
+    return [
+        a
+        for a in accesses
+        if a.space == ("global" if bulk else space)
+        and a.kind in kinds
+        and bulk == (a.opcode.startswith("cp.") and ".bulk" in a.opcode)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +191,37 @@ class BranchCounts:
     reason: str | None
     source: Source | None
     source_text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRow:
+    """Branches of one source line that split warps, added up; ``branches`` are their indices.
+
+    ``divergent_share`` is divergent over executed warps.
+    """
+
+    branches: tuple[int, ...]
+    executed_warps: int | None
+    divergent_warps: int | None
+    divergent_share: float | None
+
+
+def branch_rows(branches: Sequence[BranchCounts]) -> tuple[BranchRow, ...]:
+    """The branches that split warps, those of one source line together where they are known."""
+    groups: dict[object, list[int]] = {}
+    for index, branch in enumerate(branches):
+        if branch.divergent_warps == 0:
+            continue
+        source = branch.source
+        known = None not in (branch.divergent_warps, branch.executed_warps)
+        key = (source.file, source.line) if source is not None and known else branch.line
+        groups.setdefault(key, []).append(index)
+    rows = []
+    for indices in groups.values():
+        executed = added(branches[i].executed_warps for i in indices)
+        divergent = added(branches[i].divergent_warps for i in indices)
+        rows.append(BranchRow(tuple(indices), executed, divergent, _ratio(divergent, executed)))
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +249,8 @@ class Sharing:
     ``requested_bytes`` counts a sector for each request that touches it, ``by_block_bytes`` once
     for each block that does; ``again_in_block_bytes`` is the difference: what blocks ask for that
     they had asked for before. ``blocks`` are those that touch any sector, ``most_blocks`` the most
-    that touch one and the same; ``shares`` add up to the distinct bytes.
+    that touch one and the same; ``shares`` add up to the distinct bytes, and ``fractions`` are
+    theirs of them. ``times_by_block`` is how often one block asks for a sector that it touches.
     """
 
     requested_bytes: int
@@ -105,6 +260,16 @@ class Sharing:
     most_blocks: int
     shares: tuple[Share, ...]
     sectors_per_block: SectorsPerBlock
+    times_by_block: float | None = field(init=False)
+    fractions: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        distinct = sum(share.bytes for share in self.shares)
+        derive(
+            self,
+            times_by_block=_ratio(self.requested_bytes, self.by_block_bytes),
+            fractions=tuple(share.bytes / distinct for share in self.shares if distinct),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +287,20 @@ class PointerBytes:
     read_sharing: Sharing | None = None
     write_sharing: Sharing | None = None
     sharing_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PointerRequests:
+    """Bytes of all sectors that requests through one pointer ask for.
+
+    ``read_times`` and ``write_times`` are how often each distinct sector is asked for.
+    """
+
+    pointer: str
+    read_requested_bytes: int | None
+    write_requested_bytes: int | None
+    read_times: float | None
+    write_times: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +407,7 @@ class RooflinePart:
     ``unit`` is what needs the longest for its operations ("fp32", "tensor fp16", …),
     ``ceiling_tflops`` what the units allow at most, ``roof_tflops`` what the lowest roof does, and
     ``bound`` its name: "hbm", "l2", "l1" or the unit. ``levels`` has those that are known,
-    ``peaks_tflops`` the units that the launch uses.
+    ``peaks_tflops`` the units that the launch uses. ``roof_share`` is achieved over roof.
     """
 
     unit: str
@@ -238,14 +417,10 @@ class RooflinePart:
     roof_tflops: float
     bound: str
     levels: Mapping[str, RooflineLevel]
+    roof_share: float | None = field(init=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Analysed:
-    """How many memory accesses were counted, out of how many."""
-
-    accesses: int
-    of: int
+    def __post_init__(self) -> None:
+        derive(self, roof_share=_ratio(self.achieved_tflops, self.roof_tflops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +434,10 @@ class Traffic:
     state space and kind (``spill``: between registers and local memory, in the machine code);
     ``intensity`` are operations over the bytes that cross L1 (sectors that requests ask for), L2
     (what L1 does not hold, and what is written) and HBM (compulsory bytes).
+
+    What follows from the others: the extents of the launch multiplied out, ``access_totals``,
+    ``access_rows`` and ``branch_rows`` (what is alike, added up), ``pointers`` (what is asked for
+    again), and ``dram_over_compulsory``: estimated HBM bytes over the compulsory ones.
     """
 
     kernel: str
@@ -290,6 +469,49 @@ class Traffic:
     unknown: tuple[UnknownField, ...]
     at_time: AtTime | None = None
     schema: str = SCHEMA
+    blocks: int = field(init=False)
+    threads_per_block: int = field(init=False)
+    warps_per_block: int = field(init=False)
+    access_totals: tuple[AccessTotal, ...] = field(init=False)
+    access_rows: tuple[AccessRow, ...] = field(init=False)
+    branch_rows: tuple[BranchRow, ...] = field(init=False)
+    pointers: tuple[PointerRequests, ...] = field(init=False)
+    dram_over_compulsory: Mapping[str, float | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        threads = math.prod(self.block)
+        least, counters = self.compulsory, self.counters
+        derive(
+            self,
+            blocks=math.prod(self.grid),
+            threads_per_block=threads,
+            warps_per_block=-(-threads // _WARP),
+            access_totals=access_totals(self.accesses, counters),
+            access_rows=access_rows(self.accesses),
+            branch_rows=branch_rows(self.branches),
+            pointers=tuple(self._requests(pointer) for pointer in least.pointers),
+            dram_over_compulsory={
+                "read": _ratio(counters.get("dram_read_bytes"), least.read_bytes),
+                "write": _ratio(counters.get("dram_write_bytes"), least.write_bytes),
+            },
+        )
+
+    def _requests(self, pointer: PointerBytes) -> PointerRequests:
+        mine = [
+            a for a in self.accesses
+            if a.space == "global" and (a.pointer or "unknown") == pointer.pointer
+        ]  # fmt: skip
+        reads = added(a.cost for a in mine if a.kind not in _WRITES)
+        writes = added(a.cost for a in mine if a.kind in _WRITES)
+        read = _requested(pointer.read_sharing, reads)
+        write = _requested(pointer.write_sharing, writes)
+        return PointerRequests(
+            pointer.pointer,
+            read,
+            write,
+            _ratio(read, pointer.read_bytes),
+            _ratio(write, pointer.write_bytes),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON-ready data."""
@@ -305,3 +527,10 @@ class Traffic:
         """
         traffic: Traffic = from_plain(Traffic, of_schema(data, SCHEMA))
         return traffic
+
+
+def _requested(sharing: Sharing | None, sectors: int | None) -> int | None:
+    """Bytes of all sectors that requests ask for."""
+    if sharing is not None:
+        return sharing.requested_bytes
+    return None if sectors is None else sectors * SECTOR_BYTES

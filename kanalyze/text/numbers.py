@@ -45,6 +45,36 @@ def percent(value: float) -> str:
     return f"{decimal(value)}{NBSP}%"
 
 
+def percent_of(share: float) -> str:
+    """A share in percent with three digits."""
+    return percent(100 * share)
+
+
+def whole_percent(share: float) -> str:
+    """A share in whole percent."""
+    return f"{100 * share:.0f} %"
+
+
+def tenth_percent(share: float | None) -> str:
+    """A share in percent with one digit behind the point; nothing where it is not known."""
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def share_of_all(share: float) -> str:
+    """A share in percent; 100 only where it is all."""
+    return f"{100 if share == 1 else min(100 * share, 99.9):.3g} %"
+
+
+def tera(number: float) -> str:
+    """10^12 times the number with a decimal prefix for the unit behind it."""
+    return engineering(number * 1e12)
+
+
+def giga(number: float) -> str:
+    """10^9 times the number with a decimal prefix for the unit behind it."""
+    return engineering(number * 1e9)
+
+
 def engineering(number: float) -> str:
     """A number with a decimal prefix for the unit behind it: ``2.15 G``."""
     power = min(5, int(math.log10(number)) // 3) if number >= 1 else 0
@@ -72,3 +102,25 @@ def unit_name(unit: str) -> str:
 def bound_name(bound: str | None) -> str:
     """A bound of ``time.bounds_us`` in words."""
     return _BOUNDS.get(bound or "", bound or "unknown")
+
+
+def duration(us: float) -> str:
+    """A time in the unit that fits."""
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if us >= factor:
+            shown = us / factor
+            return f"{shown:.3g} {unit}" if shown < 1000 else f"{shown:,.0f} {unit}"
+    return f"{us:.3g} us" if us < 100 else f"{us:.0f} us"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits (powers of ten)."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def launches(count: int) -> str:
+    """A number of launches."""
+    return "1 launch" if count == 1 else f"{count:,} launches"

@@ -46,7 +46,7 @@ class Page:
         self._lines: list[list[Segment]] = []
 
     def blank(self) -> None:
-        """An empty line; never two in a row, nor one at the top."""
+        """An empty line; never two together, nor one at the top."""
         if self._lines and self._lines[-1]:
             self._lines.append([])
 

@@ -285,7 +285,7 @@ def _as_step(wanted: _Wanted, found: traffic.Traffic) -> doc.Step:
     )
 
 
-def totals(steps: Sequence[doc.Step]) -> doc.Totals:
+def totals(steps: Sequence[doc.Step]) -> doc.SideTotals:
     """Sums over launches, each as often as it is launched."""
 
     def added(name: str) -> float | None:
@@ -296,7 +296,7 @@ def totals(steps: Sequence[doc.Step]) -> doc.Totals:
         return None if value is None else int(value)
 
     read, write = whole("dram_read_bytes"), whole("dram_write_bytes")
-    return doc.Totals(
+    return doc.SideTotals(
         launches=sum(step.launches for step in steps),
         compulsory_bytes=whole("compulsory_bytes"),
         l1_bytes=whole("l1_bytes"),

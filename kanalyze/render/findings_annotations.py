@@ -40,7 +40,7 @@ class Found:
 
     @property
     def text(self) -> str:
-        """Message, advice and proof in a row."""
+        """Message, advice and proof, one after the other."""
         parts = [f"{self.kernel}: {self.finding.message}", self.finding.advice]
         if self.finding.proof is not None:
             parts.append(proven(self.finding.proof))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanalyze.text.numbers import size, whole_percent
 from kanalyze.text.page import NBSP, Page, plural
 
 _COLUMNS = (
@@ -65,7 +66,7 @@ def _row(page: Page, title: str, launch: Mapping[str, Any], name: int) -> None:
         _number(launch["warm_us"] and launch["warm_us"]["median"], ".1f"),
         _number(launch["tflops"], ".4g"),
         _number(launch["gb_per_s"], ".0f"),
-        _percent(launch["bandwidth_share"] and 100 * launch["bandwidth_share"]),
+        "?" if launch["bandwidth_share"] is None else whole_percent(launch["bandwidth_share"]),
         _percent(launch["occupancy_percent"]),
         _number(launch["relative_norm"], ".1e"),
     )
@@ -96,7 +97,7 @@ def _rival(page: Page, rival: Mapping[str, Any], name: int) -> None:
 def _summary(page: Page, document: Mapping[str, Any]) -> None:
     launches: Sequence[Mapping[str, Any]] = document["launches"]
     counts = {
-        status: sum(one["status"] == status for one in launches)
+        status: len([one for one in launches if one["status"] == status])
         for status in ("measured", "kept", "wrong", "skipped", "failed", "left")
     }
     words = {
@@ -107,7 +108,7 @@ def _summary(page: Page, document: Mapping[str, Any]) -> None:
     compiled = document["compiled"]
     if compiled:
         said.append(f"{len(compiled)} written by torch.compile")
-    counted = sum(bool(one["counted"]) for one in (*launches, *compiled))
+    counted = len([one for one in (*launches, *compiled) if one["counted"]])
     page.line((f"{plural(len(launches), 'launch')}: {', '.join(said)}; {counted} counted", ""))
     page.line((f"records in {document['folder']}", "label"))
 
@@ -125,9 +126,4 @@ def _moved(moved: Mapping[str, float | None], what: str = "DRAM ") -> str:
 
 
 def _bytes(count: float | None) -> str:
-    if count is None:
-        return "?"
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
+    return "?" if count is None else size(count)

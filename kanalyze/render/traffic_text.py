@@ -1,28 +1,28 @@
-"""The estimate for one launch as text. It computes nothing but sums and ratios of what is given."""
+"""The estimate for one launch as text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
-from kanalyze.render import findings_text, traffic_moved, traffic_time
-from kanalyze.render import traffic_rows as table
-from kanalyze.render.traffic_rows import Row
+from kanalyze.render import findings_text, traffic_bytes_text, traffic_rows_text, traffic_time_text
 from kanalyze.results import traffic as doc
-from kanalyze.text.numbers import extents, human, percent, plural, whole
+from kanalyze.text.numbers import extents, human, percent, percent_of, plural, whole
 from kanalyze.text.page import NBSP, Page, Segment
+from kanalyze.text.table import Columns
 
 _LABEL = 11
 _TEXT_ROOM = 26  # columns that a table leaves for text, at least
-_COUNTERS = (
-    ("global_load", "loads"),
-    ("global_store", "stores"),
-    ("global_atomic", "atomics"),
-    ("global_reduction", "reductions"),
-    ("bulk_load", "bulk loads"),
-    ("bulk_store", "bulk stores"),
-    ("bulk_reduction", "bulk reductions"),
-)
-_ALSO = {"load": ("async_copy",)}
+_LABELS = {
+    "global_load": "loads",
+    "global_store": "stores",
+    "global_atomic": "atomics",
+    "global_reduction": "reductions",
+    "bulk_load": "bulk loads",
+    "bulk_store": "bulk stores",
+    "bulk_reduction": "bulk reductions",
+    "shared_load": "loads",
+    "shared_store": "stores",
+}
 
 
 def render(
@@ -47,7 +47,8 @@ class _Report:
         self.traffic = traffic
         self.reasons = {unknown.field: unknown.reason for unknown in traffic.unknown}
         self.said: set[str] = set()
-        self.rows = table.rows(traffic.accesses, every)
+        alone = doc.access_rows(traffic.accesses, every=True) if every else None
+        self.rows = traffic.access_rows if alone is None else alone
 
     def show(self) -> None:
         """Add all of it."""
@@ -100,16 +101,15 @@ class _Report:
 
     def _launch(self) -> None:
         traffic = self.traffic
-        blocks, threads = table.product(traffic.grid), table.product(traffic.block)
-        warps = -(-threads // 32)
         self.row(
             "launch",
             (f"grid {extents(traffic.grid)}", "title"),
             (", ", ""),
             (f"block {extents(traffic.block)}", "title"),
             (
-                f": {plural(blocks, 'block')} of {plural(threads, 'thread')} = "
-                f"{plural(warps, 'warp')}",
+                f": {plural(traffic.blocks, 'block')} of "
+                f"{plural(traffic.threads_per_block, 'thread')} = "
+                f"{plural(traffic.warps_per_block, 'warp')}",
                 "",
             ),
         )
@@ -118,125 +118,93 @@ class _Report:
             self.row("", (given, ""))
 
     def _occupancy(self) -> None:
-        found = self.traffic.occupancy
-        if found is None:
+        occupancy = self.traffic.occupancy
+        if occupancy is None:
             self.row("occupancy", self.unknown("occupancy"))
             return
         self.row(
             "occupancy",
-            (f"{percent(found.percent)}", "good" if found.percent >= 50 else "warn"),
+            (f"{percent(occupancy.percent)}", "good" if occupancy.percent >= 50 else "warn"),
             (
-                f": {plural(found.blocks_per_sm, 'block')} = "
-                f"{plural(found.warps_per_sm, 'warp')} per SM, limited by {found.limited_by}",
+                f": {plural(occupancy.blocks_per_sm, 'block')} = "
+                f"{plural(occupancy.warps_per_sm, 'warp')} per SM, "
+                f"limited by {occupancy.limited_by}",
                 "",
             ),
         )
         registers, size = self.traffic.registers_per_thread, self.traffic.shared_bytes
         needs = [f"{registers} registers per thread" if registers is not None else ""]
         needs += [f"{whole(size)} B of shared memory per block" if size is not None else ""]
-        limits = ", ".join(f"{n} {whole(m)}" for n, m in found.limits.items() if m is not None)
+        limits = ", ".join(f"{n} {whole(m)}" for n, m in occupancy.limits.items() if m is not None)
         used = ", ".join(n for n in needs if n)
         self.row("", (f"{used}; blocks that fit: {limits}" if used else limits, "dim"))
-        for text in found.better:
+        for text in occupancy.better:
             self.row("", (f"next: {text}", ""))
 
     def _waves(self) -> None:
-        found = self.traffic.waves
-        if found is None:
+        waves = self.traffic.waves
+        if waves is None:
             self.row("waves", self.unknown("waves"))
             return
-        idle = found.idle_share
         self.row(
             "waves",
-            (f"{found.waves:,.2f}", "title"),
-            (f": {plural(found.blocks_per_wave, 'block')} at a time; the last wave has ", ""),
-            (f"{whole(found.last_wave_blocks)}, {percent(100 * idle)} idle", ""),
+            (f"{waves.waves:,.2f}", "title"),
+            (f": {plural(waves.blocks_per_wave, 'block')} at a time; the last wave has ", ""),
+            (f"{whole(waves.last_wave_blocks)}, {percent_of(waves.idle_share)} idle", ""),
         )
 
     # ------------------------------------------------------------ totals
 
     def _totals(self) -> None:
         self.page.blank()
-        self._total_table("global", "sectors", _COUNTERS)
-        self._shared_totals()
-
-    def _total_table(self, space: str, unit: str, counters: Sequence[tuple[str, str]]) -> None:
-        counts = self.traffic.counters
+        totals = self.traffic.access_totals
         lines: list[tuple[list[str], list[Segment]]] = []
-        for name, label in counters:
-            requests, sectors = (counts.get(f"{name}_{what}") for what in ("requests", unit))
-            if name.startswith("bulk"):
-                requests = table.added(a.requests for a in self._group(name))
-            if requests == 0 and sectors == 0 and label not in ("loads", "stores"):
+        for total in totals:
+            label = _LABELS[total.name]
+            if total.name.startswith("shared_"):
                 continue
-            cells = table.totals(requests, sectors, self._ideal_of(name))
+            if total.requests == 0 == total.cost and label not in ("loads", "stores"):
+                continue
             text: list[Segment] = [(label, "memory")]
-            for what, value in (("requests", requests), (unit, sectors)):
-                field = f"counters.{name}_{what}"
-                if value is None and what == unit:
-                    text += [(": ", ""), self.unknown(field)]
-                elif value is None:
-                    self.said.add(field)
-                elif what == unit:
-                    text += self._interval(f"{name}_{what}")
-            lines.append((cells, text))
-        self._table(space, ["requests", unit, "per request", "ideal", "efficiency"], lines)
-
-    def _ideal_of(self, name: str) -> int | None:
-        ideal = table.added(a.ideal_cost for a in self._group(name))
-        sectors = self.traffic.counters.get(f"{name}_sectors")  # fewer where loads are merged
-        return ideal if ideal is None or sectors is None else min(ideal, sectors)
-
-    def _group(self, name: str) -> list[doc.AccessCounts]:
-        """The accesses that a counter is the sum of."""
-        space, _, kind = name.partition("_")
-        bulk = space == "bulk"
-        kinds = (f"bulk_{kind}", kind) if bulk else (kind, *_ALSO.get(kind, ()))
-        return [
-            a
-            for a in self.traffic.accesses
-            if a.space == ("global" if bulk else space)
-            and a.kind in kinds
-            and bulk == (a.opcode.startswith("cp.") and ".bulk" in a.opcode)
-        ]
+            if total.requests is None:
+                self.said.add(f"counters.{total.name}_requests")
+            if total.cost is None:
+                text += [(": ", ""), self.unknown(f"counters.{total.name}_sectors")]
+            else:
+                text += self._interval(f"{total.name}_sectors")
+            lines.append((traffic_rows_text.global_cells(total), text))
+        heads = ["requests", "sectors", "per request", "ideal", "efficiency"]
+        self._table("global", heads, lines)
+        if not any(a.space == "shared" for a in self.traffic.accesses):
+            self.row("shared", ("no accesses", "dim"))
+            return
+        lines = []
+        for total in totals:
+            if total.name.startswith("shared_"):
+                text = [(_LABELS[total.name], "memory")]
+                if total.cost is None:
+                    text += [(": ", ""), self.unknown(f"counters.{total.name}_wavefronts")]
+                lines.append((traffic_rows_text.shared_total_cells(total), text))
+        heads = ["requests", "wavefronts", "per request", "ideal", "conflicts"]
+        self._table("shared", heads, lines)
 
     def _interval(self, name: str) -> list[Segment]:
         """The range of a counter, where it depends on what cannot be known."""
         bounds = self.traffic.interval.get(name)
-        if not bounds or min(bounds) == max(bounds):
+        if not bounds or bounds[0] == bounds[-1]:
             return []
-        return [(f", an estimate: {whole(min(bounds))} to {whole(max(bounds))}", "warn")]
-
-    def _shared_totals(self) -> None:
-        shared = [a for a in self.traffic.accesses if a.space == "shared"]
-        if not shared:
-            self.row("shared", ("no accesses", "dim"))
-            return
-        lines: list[tuple[list[str], list[Segment]]] = []
-        for kind in ("load", "store"):
-            field = f"counters.shared_{kind}_wavefronts"
-            some = [a for a in shared if a.kind == kind]
-            wavefronts = table.added(a.cost for a in some)
-            requests = table.added(a.requests for a in some)
-            ideal = self._ideal_of(f"shared_{kind}")
-            text: list[Segment] = [(f"{kind}s", "memory")]
-            if wavefronts is None:
-                text += [(": ", ""), self.unknown(field)]
-            lines.append((table.shared_totals(requests, wavefronts, ideal), text))
-        self._table(
-            "shared", ["requests", "wavefronts", "per request", "ideal", "conflicts"], lines
-        )
+        return [(f", an estimate: {whole(bounds[0])} to {whole(bounds[-1])}", "warn")]
 
     def _more_counters(self) -> None:
         """Counters that no table above holds."""
         shown = ("global_", "shared_", "bulk_")
         for name, value in self.traffic.counters.items():
-            if value is None or name.startswith(shown) or name in traffic_time.NAMES:
+            if value is None or name.startswith(shown) or name in traffic_time_text.NAMES:
                 continue
             text = human(value) if name.endswith("_bytes") else whole(value)
             bounds = self.traffic.interval.get(name)
             if bounds:
-                text += f" (between {whole(min(bounds))} and {whole(max(bounds))})"
+                text += f" (between {whole(bounds[0])} and {whole(bounds[-1])})"
             label = name.removesuffix("_bytes").replace("_", " ")
             self.row("", (f"{label}: ", ""), (text, "title"))
 
@@ -244,7 +212,7 @@ class _Report:
         self, label: str, heads: Sequence[str], lines: Sequence[tuple[list[str], list[Segment]]]
     ) -> None:
         """Numbers in columns, text behind them; at narrow widths the last columns are left out."""
-        grid = table.Columns(heads, [cells for cells, _ in lines])
+        grid = Columns(heads, [cells for cells, _ in lines])
         shown = grid.fitting(self.page.width - _LABEL - 1 - _TEXT_ROOM)
         lead = f"{label:<{_LABEL}} "
         self.page.line((grid.head(shown), "label"), lead=[(lead, "label")])
@@ -256,16 +224,15 @@ class _Report:
     def _moved(self) -> None:
         """Bytes, operations and branches; caches and time."""
         self.page.blank()
-        for label, segments in traffic_moved.lines(self.traffic, self.unknown):
+        for label, segments in traffic_bytes_text.lines(self.traffic, self.unknown):
             self.row(label, *segments)
         self.page.blank()
-        for label, segments in traffic_time.lines(self.traffic, self.unknown):
+        for label, segments in traffic_time_text.lines(self.traffic, self.unknown):
             self.row(label, *segments)
 
     def _findings(self) -> None:
         self.page.blank()
-        analysed = self.traffic.analysed
-        findings_text.add(self.page, self.traffic.findings, analysed.accesses, analysed.of, _LABEL)
+        findings_text.add(self.page, self.traffic.findings, self.traffic.analysed, _LABEL)
 
     # ------------------------------------------------------------ accesses
 
@@ -275,38 +242,41 @@ class _Report:
             ("shared", ["requests", "wavefr.", "per req.", "ideal", "worst"]),
             ("other", ["requests"]),
         )
+        accesses = self.traffic.accesses
         for space, heads in titles:
-            rows = [row for row in self.rows if row.table == space]
-            if not rows:
+            here = [a for a in accesses if traffic_rows_text.table_of(a) == space]
+            if not here:
                 continue
-            count = sum(row.number for row in rows)
-            done = sum(row.number for row in rows if row.requests is not None)
+            done = len([a for a in here if a.requests is not None])
             self.page.blank()
             head = f"{space} memory" if space != "other" else "other memory, not evaluated"
             self.page.line(
                 (head, "title"),
-                (f"   {done} of {count} accesses evaluated, in source order", "dim"),
+                (f"   {done} of {len(here)} accesses evaluated, in source order", "dim"),
             )
-            self._access_table(rows, heads, table.CELLS[space])
+            self._access_table(space, heads)
 
-    def _access_table(
-        self, rows: Sequence[Row], heads: Sequence[str], cells_of: Callable[[Row], list[str]]
-    ) -> None:
-        cells = [cells_of(row) for row in rows]
-        grid = table.Columns(heads, cells)
+    def _access_table(self, space: str, heads: Sequence[str]) -> None:
+        groups = [([self.traffic.accesses[i] for i in row.accesses], row) for row in self.rows]
+        groups = [g for g in groups if traffic_rows_text.table_of(g[0][0]) == space]
+        cells = [traffic_rows_text.row_cells(space, row) for _, row in groups]
+        grid = Columns(heads, cells)
         shown = grid.fitting(self.page.width - _TEXT_ROOM)
         self.page.line((grid.head(shown), "label"))
         place: object = ()
-        for row, line in zip(rows, cells, strict=True):
-            if row.place != place:
-                place = row.place
-                self.page.line(*_source(row), hang=4)
+        for (group, row), line in zip(groups, cells, strict=True):
+            source = group[0].source
+            here = None if source is None else (source.file, source.line)
+            if here != place:
+                place = here
+                self.page.line(*_source(group[0]), hang=4)
             missing = row.requests is None
-            style = "bad" if missing else "warn" if row.wasteful else ""
-            self.page.line(*_words(row), lead=[(grid.line(line, shown) + "  ", style)], hang=2)
+            style = "bad" if missing else "warn" if traffic_rows_text.is_wasteful(row) else ""
+            lead = [(grid.line(line, shown) + "  ", style)]
+            self.page.line(*traffic_rows_text.words(group, row), lead=lead, hang=2)
             if missing:
                 self.page.line(
-                    (f"not evaluated: {row.reason or 'no reason'}", "bad"),
+                    (f"not evaluated: {group[0].reason or 'no reason'}", "bad"),
                     lead=[(" " * (grid.width(shown) + 4), "")],
                 )
 
@@ -333,26 +303,8 @@ class _Report:
         return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
-def _source(row: Row) -> list[Segment]:
-    if row.source is None:
+def _source(access: doc.AccessCounts) -> list[Segment]:
+    if access.source is None:
         return [("no source line", "dim")]
-    place = f"{row.source.file}:{row.source.line}"
-    return [(place, "file"), (f"  {row.source_text}" if row.source_text else "", "source")]
-
-
-def _words(row: Row) -> Iterable[Segment]:
-    times = f"{row.number} × " if row.number > 1 else ""
-    yield (f"{times}{row.opcode}".replace(" ", NBSP), "memory")
-    if row.pointer is not None:
-        yield (f" {row.pointer}", "address")
-    yield (f", {row.lines}", "dim")
-    if row.stage is not None:
-        yield (f", {'prologue' if row.stage == 'prologue' else 'in the loop (steady)'}", "loop")
-    elif row.loop_depth:
-        yield (", in a loop" if row.loop_depth == 1 else f", {row.loop_depth} loops deep", "loop")
-    if row.requests == 0:
-        yield (", never executed", "warn")
-    if row.pattern is not None and row.requests != 0:
-        yield (f", {row.pattern}", "")
-    if row.condition is not None:
-        yield (f", if {row.condition}", "")
+    place = f"{access.source.file}:{access.source.line}"
+    return [(place, "file"), (f"  {access.source_text}" if access.source_text else "", "source")]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kanalyze.render import traffic_pointers
-from kanalyze.render.traffic_rows import added
 from kanalyze.results import traffic as doc
-from kanalyze.text.numbers import decimal, engineering, human, percent, whole
+from kanalyze.text.numbers import decimal, engineering, human, percent_of, whole
+from kanalyze.text.numbers import plural as counted
 from kanalyze.text.page import NBSP, Segment, plural
 
 Line = tuple[str, Sequence[Segment]]
@@ -15,6 +14,9 @@ ShowUnknown = Callable[[str], Segment]
 _UNITS = {"tensor": "tensor core", "sfu": "special functions"}
 _LEVELS = {"l1": "L1", "l2": "L2", "hbm": "HBM (compulsory bytes)"}
 _MOST_BRANCHES = 8
+_MOST_SHARES = 4
+_ONCE = 1.005
+"""Times up to which a sector is said to be asked for once."""
 
 
 def lines(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
@@ -28,23 +30,22 @@ def lines(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
 
 def _bytes(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     compulsory = traffic.compulsory
-    known = traffic_pointers.per_pointer(traffic)
-    for index, pointer in enumerate(known):
+    both = zip(compulsory.pointers, traffic.pointers, strict=True)
+    for index, (pointer, requests) in enumerate(both):
         parts: list[str] = []
-        for verb, size, asked, sharing in (
-            ("read", pointer.read_bytes, pointer.read_asked, pointer.read_sharing),
-            ("written", pointer.write_bytes, pointer.write_asked, pointer.write_sharing),
+        for verb, size, times, sharing in (
+            ("read", pointer.read_bytes, requests.read_times, pointer.read_sharing),
+            ("written", pointer.write_bytes, requests.write_times, pointer.write_sharing),
         ):
             if size is None:
                 parts.append(f"{verb}: unknown ({pointer.reason or 'no reason'})")
             elif size:
-                again = traffic_pointers.again(asked, size, sharing)
                 each = f", {_sectors(sharing.sectors_per_block)}" if sharing is not None else ""
-                parts.append(f"{human(size)} {verb}{each}{again}")
+                parts.append(f"{human(size)} {verb}{each}{_again(times, sharing)}")
         text = "; ".join(parts) or "not touched"
         style = "warn" if "unknown" in text else ""
-        yield "bytes" if index == 0 else "", [(pointer.name, "address"), (f": {text}", style)]
-    if not known:
+        yield "bytes" if index == 0 else "", [(pointer.pointer, "address"), (f": {text}", style)]
+    if not compulsory.pointers:
         yield "bytes", [("none of global memory", "dim")]
         return
     totals: list[Segment] = [("in all, each 32-byte sector once: ", "")]
@@ -58,11 +59,38 @@ def _bytes(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     yield "", totals
 
 
-def _sectors(found: doc.SectorsPerBlock) -> str:
+def _sectors(sectors: doc.SectorsPerBlock) -> str:
     """Distinct sectors of a block."""
-    if found.least == found.most:
-        return f"{whole(found.most)} {'sector' if found.most == 1 else 'sectors'} a block"
-    return f"{whole(found.least)} to {whole(found.most)} sectors a block"
+    if sectors.least == sectors.most:
+        return f"{whole(sectors.most)} {'sector' if sectors.most == 1 else 'sectors'} a block"
+    return f"{whole(sectors.least)} to {whole(sectors.most)} sectors a block"
+
+
+def _again(times: float | None, sharing: doc.Sharing | None) -> str:
+    """How often sectors are asked for, where that is more than once, and by how many blocks."""
+    if times is None or times <= _ONCE:
+        return ""
+    text = f"each sector asked for {decimal(times)} times"
+    if sharing is not None:
+        text += f": {_by_blocks(sharing)}"
+        if sharing.again_in_block_bytes and sharing.times_by_block is not None:
+            text += f", {decimal(sharing.times_by_block)} times by one block"
+    return f" ({text})"
+
+
+def _by_blocks(sharing: doc.Sharing) -> str:
+    """``by 1 block``, ``99 % by 1 block, 1 % by 2``, or the range where there are many."""
+    shares = sharing.shares
+    least, most = shares[0].least_blocks, shares[-1].most_blocks
+    if least == most:
+        return f"by {counted(most, 'block')}"
+    if any(s.least_blocks < s.most_blocks for s in shares) or len(shares) > _MOST_SHARES:
+        return f"by {whole(least)} to {counted(most, 'block')}"
+    parts = [
+        f"{percent_of(fraction)} by {whole(share.most_blocks)}"
+        for share, fraction in zip(shares, sharing.fractions, strict=True)
+    ]
+    return ", ".join([f"{parts[0]}{NBSP}{'block' if least == 1 else 'blocks'}", *parts[1:]])
 
 
 def _by_space(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
@@ -116,24 +144,18 @@ def _intensity(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
 
 def _branches(traffic: doc.Traffic) -> Iterator[Line]:
     """The branches that split warps, those of one source line together."""
-    splitting = [b for b in traffic.branches if b.divergent_warps != 0]
-    groups: dict[object, list[doc.BranchCounts]] = {}
-    for branch in splitting:
-        source = branch.source
-        known = None not in (branch.divergent_warps, branch.executed_warps)
-        key = (source.file, source.line) if source is not None and known else branch.line
-        groups.setdefault(key, []).append(branch)
-    shown = list(groups.values())[:_MOST_BRANCHES]
-    for index, group in enumerate(shown):
-        yield "branches" if index == 0 else "", [_place(group), _of_branches(group)]
-    rest = len(splitting) - sum(len(group) for group in shown)
+    rows = traffic.branch_rows
+    for index, row in enumerate(rows[:_MOST_BRANCHES]):
+        group = [traffic.branches[i] for i in row.branches]
+        yield "branches" if index == 0 else "", [_place(group), _of_branches(row, group[0].reason)]
+    rest = [i for row in rows[_MOST_BRANCHES:] for i in row.branches]
     if rest:
-        yield "", [(f"{plural(rest, 'branch')} more: see --format json", "warn")]
-    others = len(traffic.branches) - len(splitting)
+        yield "", [(f"{plural(len(rest), 'branch')} more: see --format json", "warn")]
+    others = [b for b in traffic.branches if b.divergent_warps == 0]
     if others:
-        verb = "splits" if others == 1 else "split"
-        text = f"{plural(others, 'branch')} {verb} no warp"
-        yield "" if splitting else "branches", [(text, "dim")]
+        verb = "splits" if len(others) == 1 else "split"
+        text = f"{plural(len(others), 'branch')} {verb} no warp"
+        yield "" if rows else "branches", [(text, "dim")]
 
 
 def _place(group: Sequence[doc.BranchCounts]) -> Segment:
@@ -145,10 +167,9 @@ def _place(group: Sequence[doc.BranchCounts]) -> Segment:
     return (f"{number}{place}{where}: ", "file")
 
 
-def _of_branches(group: Sequence[doc.BranchCounts]) -> Segment:
-    split = added(branch.divergent_warps for branch in group)
-    warps = added(branch.executed_warps for branch in group)
+def _of_branches(row: doc.BranchRow, reason: str | None) -> Segment:
+    split, warps = row.divergent_warps, row.executed_warps
     if split is None or warps is None:
-        return (f"how many warps take both sides is unknown ({group[0].reason})", "warn")
-    share = f" ({percent(100 * split / warps)})" if warps else ""
+        return (f"how many warps take both sides is unknown ({reason})", "warn")
+    share = f" ({percent_of(row.divergent_share)})" if row.divergent_share is not None else ""
     return (f"{whole(split)} of {whole(warps)} warp executions take both sides{share}", "warn")

@@ -1,13 +1,13 @@
-"""Launches side by side as text. It computes nothing but ratios of what is given."""
+"""Launches side by side as text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kanalyze.render.traffic_rows import Columns
 from kanalyze.results import comparison as doc
-from kanalyze.text.numbers import bound_name, decimal, engineering, extents, whole
+from kanalyze.text.numbers import bound_name, decimal, engineering, extents, giga, tera, whole
 from kanalyze.text.page import NBSP, Page, Segment
+from kanalyze.text.table import Columns
 
 _LABEL = 11
 _SIDES = "AB"
@@ -96,18 +96,19 @@ class _Report:
     # ------------------------------------------------------------ parts
 
     def _head(self) -> None:
-        found, page = self.comparison, self.page
+        comparison, page = self.comparison, self.page
         page.rule()
-        about = " · ".join(t for t in (found.device or "device unknown", found.dtype) if t)
-        page.line((found.sides[0], "title"), (f"   {about}", ""), hang=2)
+        device = comparison.device or "device unknown"
+        about = " · ".join(t for t in (device, comparison.dtype) if t)
+        page.line((comparison.sides[0], "title"), (f"   {about}", ""), hang=2)
         page.rule()
-        if found.settings:
-            given = ", ".join(f"{n}{NBSP}={NBSP}{v}" for n, v in found.settings.items())
+        if comparison.settings:
+            given = ", ".join(f"{n}{NBSP}={NBSP}{v}" for n, v in comparison.settings.items())
             self.row("shape", (given, ""))
         if not self.two:
             return
         for letter, name, summary, side in zip(
-            _SIDES, found.sides, found.summaries, found.points[0].sides, strict=False
+            _SIDES, comparison.sides, comparison.summaries, comparison.points[0].sides, strict=False
         ):
             number = side.totals.launches
             text = f": {summary}" if summary else ""
@@ -115,35 +116,37 @@ class _Report:
             self.row(letter, (name, "title"), (f"{text}{more}", ""))
 
     def _metrics(self) -> None:
-        sides = self.comparison.points[0].sides
+        point = self.comparison.points[0]
+        sides = point.sides
         self.page.blank()
         lines = []
         for label, name, shown in _ROWS:
             if not self.comparison.estimated and name not in _COUNTED:
                 continue
             values = [getattr(side.totals, name) for side in sides]
-            lines.append([f"{label:<18}", *(shown(v) for v in values), *self._ratio(values)])
+            lines.append([f"{label:<18}", *(shown(v) for v in values), *self._ratio(point, name)])
         self.table([" " * 18, *_SIDES[: len(sides)], *(["B / A"] if self.two else [])], lines)
 
-    def _ratio(self, values: Sequence[float | None]) -> list[str]:
+    def _ratio(self, point: doc.Point, name: str) -> list[str]:
         if not self.two:
             return []
-        first, second = values
-        if first is None or second is None:
-            return [_UNKNOWN]
-        return [decimal(second / first) if first else "-"]
+        ratio = point.ratios[name]
+        if ratio is not None:
+            return [decimal(ratio)]
+        unknown = any(getattr(side.totals, name) is None for side in point.sides)
+        return [_UNKNOWN if unknown else "-"]
 
     def _both(self) -> None:
-        found = self.comparison
-        heads = [found.over or ""]
+        comparison = self.comparison
+        heads = [comparison.over or ""]
         for _ in self.swept:
             heads += ["A", "B", "B / A"]
         lines = []
-        for point in found.points:
+        for point in comparison.points:
             cells = [str(point.value)]
             for _, name, shown in self.swept:
                 values = [getattr(side.totals, name) for side in point.sides]
-                cells += [*(shown(v) for v in values), *self._ratio(values)]
+                cells += [*(shown(v) for v in values), *self._ratio(point, name)]
             lines.append(cells)
         lines += self._growth()
         columns = Columns(heads, lines)
@@ -158,11 +161,11 @@ class _Report:
         self._basis()
 
     def _growth(self) -> list[list[str]]:
-        found = self.comparison
-        by_name = {growth.quantity: growth.exponents for growth in found.growth}
+        comparison = self.comparison
+        by_name = {growth.quantity: growth.exponents for growth in comparison.growth}
         if not by_name:
             return []
-        cells = [f"~ {found.over}^"]
+        cells = [f"~ {comparison.over}^"]
         for _, name, _ in self.swept:
             exponents = by_name[name]
             cells += [_UNKNOWN if e is None else f"{e:.2f}" for e in exponents]
@@ -176,11 +179,11 @@ class _Report:
             self.page.line((f"{text}{growth.from_value} and {growth.to_value}", "dim"))
 
     def _one(self) -> None:
-        found = self.comparison
-        heads = [found.over or "", "distinct bytes", "HBM read", "HBM written", "time, µs",
+        comparison = self.comparison
+        heads = [comparison.over or "", "distinct bytes", "HBM read", "HBM written", "time, µs",
                  "flop/s", "HBM B/s", "bound by"]  # fmt: skip
         lines = []
-        for point in found.points:
+        for point in comparison.points:
             total, step = point.sides[0].totals, point.sides[0].steps[0]
             lines.append(
                 [
@@ -189,15 +192,15 @@ class _Report:
                     _bytes(total.dram_read_bytes),
                     _bytes(total.dram_write_bytes),
                     _number(total.predicted_us),
-                    _rate(None if step.tflops is None else step.tflops * 1e12, ""),
-                    _rate(None if step.hbm_gb_per_s is None else step.hbm_gb_per_s * 1e9, ""),
+                    _UNKNOWN if step.tflops is None else tera(step.tflops),
+                    _UNKNOWN if step.hbm_gb_per_s is None else giga(step.hbm_gb_per_s),
                     bound_name(step.bound_by),
                 ]
             )
         for label, distinct, *rest in self._growth():
             lines.append([label, distinct, "", "", rest[-1] if rest else "", "", "", ""])
         self.page.blank()
-        if found.estimated:
+        if comparison.estimated:
             self.table(heads, lines, "bound by")
         else:
             self.table(heads[:2], [line[:2] for line in lines])
@@ -205,16 +208,16 @@ class _Report:
 
     def _steps(self) -> None:
         """The launches of both sides, at the last value."""
-        found = self.comparison
-        point = found.points[-1]
-        at = "" if found.over is None else f" at {found.over} = {point.value}"
+        comparison = self.comparison
+        point = comparison.points[-1]
+        at = "" if comparison.over is None else f" at {comparison.over} = {point.value}"
         lines = []
         for letter, side in zip(_SIDES, point.sides, strict=False):
             for step in side.steps:
                 times = f"{step.launches} x " if step.launches > 1 else ""
                 read = _bytes(step.dram_read_bytes)
                 if step.dram_read_interval:
-                    low, high = min(step.dram_read_interval), max(step.dram_read_interval)
+                    low, high = step.dram_read_interval[0], step.dram_read_interval[-1]
                     read = f"{_bytes(low)} to {_bytes(high)}"
                 lines.append(
                     [
@@ -232,15 +235,15 @@ class _Report:
         self.table(heads, lines, "bound by: what")
 
     def _rest(self) -> None:
-        found = self.comparison
-        if found.assumptions or found.unknown:
+        comparison = self.comparison
+        if comparison.assumptions or comparison.unknown:
             self.page.blank()
         label = "assumed"
-        first = (_ESTIMATES,) if found.estimated else ()
-        for text in (*first, *found.assumptions):
+        first = (_ESTIMATES,) if comparison.estimated else ()
+        for text in (*first, *comparison.assumptions):
             self.row(label, (text, ""))
             label = ""
         label = "unknown"
-        for reason in dict.fromkeys(u.reason for u in found.unknown if found.estimated):
+        for reason in dict.fromkeys(u.reason for u in comparison.unknown if comparison.estimated):
             self.row(label, (reason, "warn"))
             label = ""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kanalyze.models.counts import Traffic
 from kanalyze.render import findings_text, listing_text, sass_text
 from kanalyze.results import kernel as doc
 from kanalyze.text.page import NBSP, Page, Segment, plural
-
-LOADS = ("load", "async_copy", "bulk_load")
-"""Kinds that the headline adds up as loads."""
 
 _STATIC = "Counts are static: instructions in the listing, not executions."
 _MNEMONIC = {
@@ -67,17 +64,7 @@ def render(
 def loads_of(kernel: doc.Kernel) -> list[tuple[str, Traffic]]:
     """The kinds of global memory traffic that the headline adds up as loads."""
     traffic = kernel.memory.get("global", {})
-    return [(k, traffic[k]) for k in LOADS if k in traffic and traffic[k].instructions]
-
-
-def _total(parts: Iterable[Traffic]) -> tuple[int, int | None]:
-    count, size = 0, 0
-    known = True
-    for part in parts:
-        count += part.instructions
-        known = known and part.bytes_per_thread is not None
-        size += part.bytes_per_thread or 0
-    return count, size if known else None
+    return [(k, traffic[k]) for k in doc.LOADS if k in traffic and traffic[k].instructions]
 
 
 def _size(size: int | None) -> str:
@@ -94,15 +81,12 @@ def _widths(space: str, kind: str, traffic: Traffic) -> str:
 
 
 def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
-    loads, load_bytes = _total(t for _, t in loads_of(kernel))
-    stores, store_bytes = _total(
-        t for k, t in kernel.memory.get("global", {}).items() if k in ("store", "bulk_store")
-    )
+    loads, stores = kernel.memory_totals["loads"], kernel.memory_totals["stores"]
     parts = [
         f"{kernel.target or 'target ?'}",
         plural(kernel.instructions, "instruction"),
-        f"{plural(loads, 'load')} ({_size(load_bytes)})",
-        f"{plural(stores, 'store')} ({_size(store_bytes)})",
+        f"{plural(loads.instructions, 'load')} ({_size(loads.bytes_per_thread)})",
+        f"{plural(stores.instructions, 'store')} ({_size(stores.bytes_per_thread)})",
     ]
     elements = kernel.thread_coarsening.elements_per_thread
     counted = "? elements" if elements is None else plural(elements, "element")
@@ -127,17 +111,14 @@ def _quiet(kernel: doc.Kernel, unread: int) -> list[Segment]:
     return [(f"{kernel.file}: ", "file"), (kernel.name, "title"), (f"  {', '.join(parts)}", "")]
 
 
-def _in_loops(accesses: Iterable[doc.Access]) -> str:
+def _in_loops(kernel: doc.Kernel) -> str:
     """Which of the counts are not those of executions: accesses by how often they run."""
-    rows = list(accesses)
-    looped = [access for access in rows if access.loop_depth]
-    if not looped:
+    if not kernel.accesses_in_loops:
         return ""
-    deep = max(access.loop_depth for access in looped)
-    nested = f" (up to {deep} deep)" if deep > 1 else ""
+    nested = f" (up to {kernel.loop_depth} deep)" if kernel.loop_depth > 1 else ""
     return (
-        f" {len(looped)} of the {plural(len(rows), 'access')} stand in loops{nested} and run once "
-        "an iteration."
+        f" {kernel.accesses_in_loops} of the {plural(len(kernel.accesses), 'access')} stand in "
+        f"loops{nested} and run once an iteration."
     )
 
 
@@ -174,10 +155,9 @@ class _Summary:
         self._params()
         self._opcodes()
         sass_text.add(page, sass_text.sass_rows(kernel.sass, self.reasons.get(f"{self.path}.sass")))
-        page.line((_STATIC + _in_loops(kernel.accesses), "dim"))
+        page.line((_STATIC + _in_loops(kernel), "dim"))
         page.blank()
-        known, of = kernel.analysed.accesses, kernel.analysed.of
-        findings_text.add(page, kernel.findings, known, of, _LABEL)
+        findings_text.add(page, kernel.findings, kernel.analysed, _LABEL)
 
     def row(self, label: str, *segments: Segment) -> None:
         """A labelled row."""
@@ -221,7 +201,7 @@ class _Summary:
         traffic = kernel.memory.get("global", {})
         loads = loads_of(kernel)
         self._traffic("loads", "global", loads)
-        for kind in LOADS[1:]:
+        for kind in doc.LOADS[1:]:
             stages = [a.stage for a in kernel.accesses if a.kind == kind and a.stage is not None]
             if stages:
                 text = ", ".join(
@@ -232,9 +212,7 @@ class _Summary:
                     )
                 )
                 self.row("", (f"of {_MNEMONIC[kind]}: {text}", ""))
-        self._traffic(
-            "stores", "global", [(k, traffic[k]) for k in ("store", "bulk_store") if k in traffic]
-        )
+        self._traffic("stores", "global", [(k, traffic[k]) for k in doc.STORES if k in traffic])
         for kind, label in (("atomic", "atomics"), ("reduction", "reductions")):
             if kind in traffic and traffic[kind].instructions:
                 self._traffic(label, "global", [(kind, traffic[kind])])
@@ -259,12 +237,12 @@ class _Summary:
         if not parts:
             self.row(label, ("none", "dim"))
             return
-        count, size = _total(t for _, t in parts)
+        total = self.kernel.memory_totals[label]
         detail = "; ".join(_widths(space, k, t) for k, t in parts)
         self.row(
             label,
-            (plural(count, "instruction"), "memory"),
-            (f", {_size(size)}: {detail}", ""),
+            (plural(total.instructions, "instruction"), "memory"),
+            (f", {_size(total.bytes_per_thread)}: {detail}", ""),
         )
 
     def _threads(self) -> None:
@@ -318,14 +296,14 @@ class _Summary:
             )
 
     def _branches(self) -> None:
-        found = self.kernel.branches
+        branches = self.kernel.branches
         words = {
-            "divergent": "can part a warp",
+            "divergent": "can diverge",
             "warp": "the same for a warp",
             "block": "the same for a block",
             "unknown": "not known",
         }
-        parts = [f"{found[kind]} {text}" for kind, text in words.items() if found.get(kind)]
+        parts = [f"{branches[kind]} {text}" for kind, text in words.items() if branches.get(kind)]
         if parts:
             self.row("branches", (", ".join(parts), ""))
 
@@ -373,12 +351,10 @@ class _Summary:
 
     def _opcodes(self) -> None:
         kernel = self.kernel
-        ordered = sorted(kernel.opcodes.items(), key=lambda item: (-item[1], item[0]))
-        shown = ", ".join(f"{n}{NBSP}×{NBSP}{name}" for name, n in ordered[:_TOP_OPCODES])
-        more = len(ordered) - _TOP_OPCODES
-        if more > 0:
-            rest = sum(n for _, n in ordered[_TOP_OPCODES:])
-            shown += f", and {plural(rest, 'instruction')} of {plural(more, 'other opcode')}"
+        common, rest, others = kernel.opcodes_beyond(_TOP_OPCODES)
+        shown = ", ".join(f"{n}{NBSP}×{NBSP}{name}" for name, n in common)
+        if others:
+            shown += f", and {plural(rest, 'instruction')} of {plural(others, 'other opcode')}"
         blocks = plural(kernel.blocks, "basic block")
         self.row(
             "opcodes",

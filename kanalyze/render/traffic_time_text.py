@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kanalyze.results import traffic as doc
-from kanalyze.text.numbers import bound_name, decimal, engineering, percent, unit_name
+from kanalyze.text.numbers import (
+    bound_name,
+    decimal,
+    engineering,
+    giga,
+    percent_of,
+    tera,
+    unit_name,
+)
 from kanalyze.text.page import NBSP, Segment
 
 Line = tuple[str, Sequence[Segment]]
@@ -31,7 +39,6 @@ def _caches(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
             unknown(f"counters.{name}")
         yield "estimates", [first]
         return
-    least = traffic.compulsory
     yield (
         "caches",
         [
@@ -42,9 +49,9 @@ def _caches(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
         ],
     )
     read: list[Segment] = [("HBM ", "memory")]
-    for verb, name, size in (
-        ("read", "dram_read_bytes", least.read_bytes),
-        ("written", "dram_write_bytes", least.write_bytes),
+    for verb, name, what in (
+        ("read", "dram_read_bytes", "read"),
+        ("written", "dram_write_bytes", "write"),
     ):
         value = counters[name]
         if value is None:
@@ -53,9 +60,8 @@ def _caches(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
                 unknown(f"counters.{name}"),
             ]
             continue
-        times = ""
-        if size:
-            times = f" ({decimal(value / size)} x the distinct bytes)"
+        over = traffic.dram_over_compulsory[what]
+        times = "" if over is None else f" ({decimal(over)} x the distinct bytes)"
         read.append((", " if len(read) > 1 else "", ""))
         read.append((f"{_bytes(value)} {verb}", "title"))
         read.append((f"{_range(traffic, name)}{times}", ""))
@@ -82,7 +88,7 @@ def _range(traffic: doc.Traffic, name: str) -> str:
     if not bounds:
         return ""
     shown = _bytes if name.endswith("_bytes") else _many
-    return f", between {shown(min(bounds))} and {shown(max(bounds))}"
+    return f", between {shown(bounds[0])} and {shown(bounds[-1])}"
 
 
 def _time(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
@@ -94,11 +100,11 @@ def _time(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     bounds = {name: value for name, value in time.bounds_us.items() if value is not None}
     spread = ""
     if time.interval_us:
-        low, high = min(time.interval_us), max(time.interval_us)
+        low, high = time.interval_us[0], time.interval_us[-1]
         spread = f" (between {decimal(low)} and {decimal(high)})"
     why: list[Segment] = [(", bound by ", ""), (bound_name(time.bound_by), "warn")]
     if time.next_bound is not None and time.next_share is not None:
-        share = percent(100 * time.next_share)
+        share = percent_of(time.next_share)
         why.append((f"; next {bound_name(time.next_bound)}, {share} of it", ""))
     yield "time", [(f"{decimal(time.predicted_us)}{NBSP}µs", "title"), (spread, ""), *why]
     ranked = sorted(bounds.items(), key=lambda pair: -pair[1])[:_SHOWN]
@@ -110,48 +116,48 @@ def _time(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
 
 def _at_time(traffic: doc.Traffic) -> Iterator[Line]:
     """What the launch reaches at a measured time."""
-    found = traffic.at_time
-    if found is None:
+    measured = traffic.at_time
+    if measured is None:
         return
-    first: list[Segment] = [(f"{found.time_us:.6g}{NBSP}µs: ", "title")]
-    if found.distinct_gb_per_s is None:
+    first: list[Segment] = [(f"{measured.time_us:.6g}{NBSP}µs: ", "title")]
+    if measured.distinct_gb_per_s is None:
         first.append(("the distinct bytes are not known", "warn"))
     else:
-        first.append((f"{found.distinct_gb_per_s:,.1f} GB/s", "title"))
-        first.append((f" of the {found.distinct_bytes:,} distinct bytes", ""))
-    if found.hbm_peak_share is not None:
-        peak = f"{found.hbm_peak_gb_per_s:,.6g}"
-        first.append((f", {percent(100 * found.hbm_peak_share)} of HBM's {peak} GB/s", ""))
-        if found.hbm_peak_share > 1:
+        first.append((f"{measured.distinct_gb_per_s:,.1f} GB/s", "title"))
+        first.append((f" of the {measured.distinct_bytes:,} distinct bytes", ""))
+    if measured.hbm_peak_share is not None:
+        peak = f"{measured.hbm_peak_gb_per_s:,.6g}"
+        first.append((f", {percent_of(measured.hbm_peak_share)} of HBM's {peak} GB/s", ""))
+        if measured.hbm_peak_share > 1:
             more = " (more than HBM can: caches held a part, or the time is of another launch)"
             first.append((more, "warn"))
     yield "measured", first
     rest = []
-    if found.requested_gb_per_s is not None:
-        rest.append(f"sectors that requests ask for {found.requested_gb_per_s:,.1f} GB/s")
-    if found.hbm_gb_per_s is not None:
-        rest.append(f"HBM, estimated bytes, {found.hbm_gb_per_s:,.1f} GB/s")
-    if found.tflops:
-        rest.append(f"{engineering(found.tflops * 1e12)}flop/s")
-    if found.predicted_ratio is not None:
-        rest.append(f"{decimal(found.predicted_ratio)} x the predicted time")
+    if measured.requested_gb_per_s is not None:
+        rest.append(f"sectors that requests ask for {measured.requested_gb_per_s:,.1f} GB/s")
+    if measured.hbm_gb_per_s is not None:
+        rest.append(f"HBM, estimated bytes, {measured.hbm_gb_per_s:,.1f} GB/s")
+    if measured.tflops:
+        rest.append(f"{tera(measured.tflops)}flop/s")
+    if measured.predicted_ratio is not None:
+        rest.append(f"{decimal(measured.predicted_ratio)} x the predicted time")
     if rest:
         yield "", [("; ".join(rest), "")]
 
 
 def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
-    found = traffic.time.achieved
+    achieved = traffic.time.achieved
     parts = []
-    if found.get("tflops"):
-        text = f"{engineering(found['tflops'] * 1e12)}flop/s"
+    if achieved.get("tflops"):
+        text = f"{tera(achieved['tflops'])}flop/s"
         for key, peak in (("tensor_peak_share", "tensor cores"), ("fp32_peak_share", "FP32")):
-            if key in found:
-                text += f" = {percent(100 * found[key])} of the peak of the {peak}"
+            if key in achieved:
+                text += f" = {percent_of(achieved[key])} of the peak of the {peak}"
         parts.append(text)
-    if "hbm_gb_per_s" in found:
-        text = f"HBM {engineering(found['hbm_gb_per_s'] * 1e9)}B/s"
-        if "hbm_peak_share" in found:
-            text += f" = {percent(100 * found['hbm_peak_share'])} of its peak"
+    if "hbm_gb_per_s" in achieved:
+        text = f"HBM {giga(achieved['hbm_gb_per_s'])}B/s"
+        if "hbm_peak_share" in achieved:
+            text += f" = {percent_of(achieved['hbm_peak_share'])} of its peak"
         parts.append(text)
     if parts:
         yield "", [(f"reached: {'; '.join(parts)}", "")]
@@ -159,25 +165,25 @@ def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
 
 def _roofline(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     """The lowest roof, and where the launch stands to the ridge of HBM."""
-    found = traffic.roofline
-    if found is None:
+    roofline = traffic.roofline
+    if roofline is None:
         reason = unknown("roofline")
         if traffic.time.predicted_us is not None and traffic.flops:
             yield "roofline", [reason]
         return
-    unit = unit_name(found.unit)
-    shown = found.bound if found.bound in found.levels else "hbm"
-    level = found.levels.get(shown)
+    unit = unit_name(roofline.unit)
+    shown = roofline.bound if roofline.bound in roofline.levels else "hbm"
+    level = roofline.levels.get(shown)
     words: list[Segment] = []
     if level is not None and level.intensity is not None:
         below = level.intensity < level.ridge
-        kind = "memory-bound" if found.bound in found.levels else "compute-bound"
+        kind = "memory-bound" if roofline.bound in roofline.levels else "compute-bound"
         place = "below" if below else "above"
         words = [
             (f"{kind}: ", "warn" if below else ""),
             (f"{decimal(level.intensity)} flop/B {_WAYS[shown]}, {place} the ridge ", ""),
             (f"of {unit} at {decimal(level.ridge)}; ", ""),
         ]
-    share = percent(100 * found.achieved_tflops / found.roof_tflops)
-    words.append((f"{share} of the roof of {engineering(found.roof_tflops * 1e12)}flop/s", ""))
+    share = "?" if roofline.roof_share is None else percent_of(roofline.roof_share)
+    words.append((f"{share} of the roof of {tera(roofline.roof_tflops)}flop/s", ""))
     yield "roofline", words
