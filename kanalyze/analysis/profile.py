@@ -9,10 +9,10 @@ from pathlib import Path
 
 from kanalyze.errors import InputError, UsageError
 from kanalyze.findings import running
-from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.collector import Collector
 from kanalyze.profiles.document import Report, Row, Skipped, Unknown
 from kanalyze.profiles.readers.event import Event, kind_of
-from kanalyze.profiles.readers.reading import NotADumpError, files_in, opened, read_source
+from kanalyze.profiles.readers.formats import NotADumpError, files_in, opened, read_source
 from kanalyze.profiles.readers.source import clean
 from kanalyze.profiles.rows import groups_of, row_of, shown_device, summary_of
 

@@ -10,7 +10,7 @@ from kanalyze.errors import nearest
 from kanalyze.findings import catalogue, ignoring
 from kanalyze.findings.profile import Profile
 from kanalyze.profiles import document as profile_doc
-from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.collector import Collector
 from kanalyze.results.kernel import Finding, Unknown
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.profiles.names import KernelName
-from kanalyze.profiles.readers.event import Device, Dims
+from kanalyze.profiles.readers.event import Dims, ProfiledDevice
 
 SCHEMA = "kanalyze.decode/1"
 
@@ -47,7 +47,7 @@ class Launch:
     block: Dims | None
     registers_per_thread: int | None
     shared_bytes: int | None
-    device: Device | None
+    device: ProfiledDevice | None
     calls: int
     total_us: float | None
     blocks_per_sm: int | None = None

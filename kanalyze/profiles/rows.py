@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kanalyze.errors import KanalyzeError
-from kanalyze.profiles.collect import Collector, Found, Tally
+from kanalyze.profiles.collector import Collector, KernelTotals, Tally
 from kanalyze.profiles.document import Group, Launch, Problem, Row, Summary, Unknown
 from kanalyze.profiles.operators import product_of
 from kanalyze.profiles.peaks import peak_of
-from kanalyze.profiles.readers.event import Device
+from kanalyze.profiles.readers.event import ProfiledDevice
 from kanalyze.profiles.tensorcores import MATRIX
 
 K = TypeVar("K")
@@ -22,7 +22,7 @@ _UNDECIDED = 0.01
 """Share of the time that may be undecided for the share on tensor cores to be a number."""
 
 
-def row_of(found: Found, total_us: float | None, unknown: list[Unknown]) -> Row:
+def row_of(found: KernelTotals, total_us: float | None, unknown: list[Unknown]) -> Row:
     """A row; what is not known of it is added to ``unknown``."""
     time = found.tally.time_us
     by_time = sorted(found.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
@@ -48,7 +48,7 @@ def row_of(found: Found, total_us: float | None, unknown: list[Unknown]) -> Row:
     )
 
 
-def shown_device(device: Device) -> str:
+def shown_device(device: ProfiledDevice) -> str:
     """A device by its name, else its number."""
     return device.name or (f"device {device.id}" if device.id is not None else "device")
 
@@ -57,7 +57,7 @@ def _by_time(tallies: dict[K, Tally]) -> list[tuple[K, Tally]]:
     return sorted(tallies.items(), key=lambda item: (-item[1].total_us, -item[1].calls))
 
 
-def _launch(key: tuple[Any, ...], device: Device | None, tally: Tally) -> Launch:
+def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -> Launch:
     grid, block, registers, shared = key
     launch = Launch(grid, block, registers, shared, device, tally.calls, tally.time_us)
     if (
@@ -107,7 +107,7 @@ def _held(
     return found.blocks_per_sm, found.percent
 
 
-def _problems(found: Found, unknown: list[Unknown]) -> list[Problem]:
+def _problems(found: KernelTotals, unknown: list[Unknown]) -> list[Problem]:
     if found.name.decoded.get("op") not in MATRIX or found.name.decoded.get("op") == "attention":
         return []
     problems = []

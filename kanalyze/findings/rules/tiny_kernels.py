@@ -32,7 +32,7 @@ Graphs" (2021).
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, names, sums
-from kanalyze.profiles.collect import SHORT_US
+from kanalyze.profiles.collector import SHORT_US
 from kanalyze.profiles.document import Finding
 
 

@@ -36,7 +36,7 @@ one Triton kernel.
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile
-from kanalyze.profiles.chains import Chain
+from kanalyze.profiles.chains import KernelChain
 from kanalyze.profiles.document import Finding
 from kanalyze.text.quantities import size
 
@@ -56,7 +56,7 @@ def check_profile(profile: Profile) -> list[Finding]:
     return found[:5]
 
 
-def _chain(chain: Chain, total: float) -> Finding | None:
+def _chain(chain: KernelChain, total: float) -> Finding | None:
     moved = chain.moved()
     if moved is None:
         return None

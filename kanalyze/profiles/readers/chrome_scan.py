@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kanalyze.profiles.readers.source import Source
+from kanalyze.profiles.readers.source import DumpSource
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Scanner(Generic[T]):
     """
 
     def __init__(
-        self, source: Source, many: Callable[[bytes], list[T]], one: Callable[[bytes], T | None]
+        self, source: DumpSource, many: Callable[[bytes], list[T]], one: Callable[[bytes], T | None]
     ):
         self.source = source
         self.header = b""

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from kanalyze.errors import InputError
-from kanalyze.measured.records import contents as files
-from kanalyze.measured.records.reading import Record, Skipped, read_records
+from kanalyze.measured.records import files as files
+from kanalyze.measured.records.reader import Record, Skipped, read_records
 
 ROOT = Path(__file__).parents[3]
 OURS = ROOT / "samples" / "h200_records"
@@ -217,7 +217,7 @@ def test_what_is_no_record(tmp_path: Path) -> None:
         read_records(str(tmp_path))
     with pytest.raises(InputError, match="neither a file nor a pipe"):
         read_records("/dev/zero")
-    (tmp_path / "summary.json").write_text('{"schema": "kanalyze.measured.bench/1"}')
+    (tmp_path / "summary.json").write_text('{"schema": "kanalyze.bench/1"}')
     with pytest.raises(InputError, match="no record"):
         read_records(str(tmp_path))
 

@@ -15,7 +15,7 @@ import pytest
 
 from kanalyze.errors import InputError
 from kanalyze.profiles.readers import Event, read_dump
-from kanalyze.profiles.readers.reading import NotADumpError
+from kanalyze.profiles.readers.formats import NotADumpError
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "samples" / "dumps"

@@ -43,7 +43,7 @@ _PATIENCE_S = 90.0
 
 
 @dataclass
-class Counted:
+class RangeCounters:
     """The kernels of one range: name and counters each, in the order of their launches."""
 
     kernels: list[tuple[str, dict[str, float | None]]] = field(default_factory=list)
@@ -99,7 +99,7 @@ def count(
     names: Sequence[str],
     progress: Callable[[int], None],
     seconds: float | None = None,
-) -> tuple[dict[int, Counted], tuple[str, ...], bool]:
+) -> tuple[dict[int, RangeCounters], tuple[str, ...], bool]:
     """Count the launches of some ranges in one run of ncu.
 
     Args:
@@ -119,7 +119,7 @@ def count(
     wanted = list(names)
     unknown: list[str] = []
     while True:
-        run = _Run(ncu, ranges, wanted, progress, seconds)
+        run = _NcuRun(ncu, ranges, wanted, progress, seconds)
         text = run.text
         refused = [n for n in unknown_metrics(text) if n in wanted]
         if not refused:
@@ -132,7 +132,7 @@ def count(
     return found, tuple(unknown), run.interrupted
 
 
-class _Run:
+class _NcuRun:
     """One run of ncu: its log as ``text``, what the program printed, whether it was interrupted."""
 
     def __init__(
@@ -192,7 +192,7 @@ class _Run:
             process.communicate()
 
 
-def _nothing(run: _Run) -> KanalyzeError:
+def _nothing(run: _NcuRun) -> KanalyzeError:
     """Why a run counted nothing."""
     said = [*run.text.splitlines(), *run.printed]
     if any("ERR_NVGPUCTRPERM" in line for line in said):
@@ -212,13 +212,13 @@ def unknown_metrics(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def parse(lines: Iterable[str], names: Sequence[str]) -> dict[int, Counted]:
+def parse(lines: Iterable[str], names: Sequence[str]) -> dict[int, RangeCounters]:
     """Read ncu's raw page in CSV: by the number in the NVTX range, the kernels and their counters.
 
     A counter that is no number (``n/a``, ``nan``, empty, or a column that is missing) is None.
     """
     table = [line for line in lines if not line.startswith("==")]
-    found: dict[int, Counted] = {}
+    found: dict[int, RangeCounters] = {}
     header: list[str] | None = None
     for row in csv.reader(table):
         if row and row[0] == "ID":
@@ -231,7 +231,7 @@ def parse(lines: Iterable[str], names: Sequence[str]) -> dict[int, Counted]:
         if where is None:
             continue
         counters = {name: _number(named.get(name)) for name in names}
-        kernels = found.setdefault(int(where[1]), Counted()).kernels
+        kernels = found.setdefault(int(where[1]), RangeCounters()).kernels
         kernels.append((named.get("Kernel Name", ""), counters))
     return found
 

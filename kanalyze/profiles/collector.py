@@ -8,7 +8,7 @@ from typing import Any
 
 from kanalyze.profiles.chains import Chains
 from kanalyze.profiles.names import KernelName, decode
-from kanalyze.profiles.readers.event import Device, Event, Operator
+from kanalyze.profiles.readers.event import Event, Operator, ProfiledDevice
 from kanalyze.profiles.tensorcores import uses_tensor_cores
 
 _MOST_LAUNCHES = 64
@@ -39,7 +39,7 @@ class Tally:
 
 
 @dataclass(slots=True, eq=False)
-class Found:
+class KernelTotals:
     """What was found of one name; ``pointwise``: each element is computed by itself."""
 
     name: KernelName
@@ -47,16 +47,20 @@ class Found:
     tensor_core: bool | None
     pointwise: bool
     tally: Tally = field(default_factory=Tally)
-    launches: dict[tuple[Any, ...], tuple[Device | None, Tally]] = field(default_factory=dict)
-    operators: dict[int, tuple[Operator, Device | None, Tally]] = field(default_factory=dict)
+    launches: dict[tuple[Any, ...], tuple[ProfiledDevice | None, Tally]] = field(
+        default_factory=dict
+    )
+    operators: dict[int, tuple[Operator, ProfiledDevice | None, Tally]] = field(
+        default_factory=dict
+    )
     counters: dict[str, float] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
     files: dict[str, Tally] = field(default_factory=dict)
     short_calls: int = 0
 
-    def devices(self) -> dict[Device, Tally]:
+    def devices(self) -> dict[ProfiledDevice, Tally]:
         """The devices that it ran on."""
-        tallies: dict[Device, Tally] = {}
+        tallies: dict[ProfiledDevice, Tally] = {}
         for device, tally in self.launches.values():
             if device is not None:
                 tallies.setdefault(device, Tally()).add(tally.calls, tally.time_us)
@@ -71,11 +75,11 @@ class Collector:
     """Adds events up."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Found] = {}
+        self.found: dict[str, KernelTotals] = {}
         self.chains = Chains()
         self._let_go = Tally()
-        self._devices: dict[Device, Device] = {}
-        self._seen: dict[int, tuple[Device, Device]] = {}
+        self._devices: dict[ProfiledDevice, ProfiledDevice] = {}
+        self._seen: dict[int, tuple[ProfiledDevice, ProfiledDevice]] = {}
 
     @property
     def total(self) -> Tally:
@@ -121,23 +125,23 @@ class Collector:
         if found.pointwise or self.chains.open:
             self.chains.add(event, found.pointwise)
 
-    def _new(self, event: Event) -> Found:
+    def _new(self, event: Event) -> KernelTotals:
         name = decode(event.name)
         pointwise = name.decoded.get("op") in ("elementwise", "pointwise")
-        found = Found(name, event.kind, uses_tensor_cores(name, event.kind), pointwise)
+        found = KernelTotals(name, event.kind, uses_tensor_cores(name, event.kind), pointwise)
         self.found[event.name] = found
         return found
 
     @staticmethod
     def _new_launch(
-        found: Found, key: tuple[Any, ...], device: Device | None
-    ) -> tuple[Device | None, Tally]:
+        found: KernelTotals, key: tuple[Any, ...], device: ProfiledDevice | None
+    ) -> tuple[ProfiledDevice | None, Tally]:
         """A place for a launch of a new kind; where there are too many kinds, for all the rest."""
         if len(found.launches) >= _MOST_LAUNCHES:
             key = (None, None, None, None, key[-1])
         return found.launches.setdefault(key, (device, Tally()))
 
-    def _one_of(self, device: Device) -> Device:
+    def _one_of(self, device: ProfiledDevice) -> ProfiledDevice:
         """The first of equal devices, found by identity, as hashing one takes long."""
         seen = self._seen.get(id(device))
         if seen is not None:

@@ -33,14 +33,14 @@ _PIECE = 1 << 16
 
 
 @dataclass
-class Contents:
+class RecordFiles:
     """Files by the names that messages show, and what could not be read: (name, reason)."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     troubles: list[tuple[str, str]] = field(default_factory=list)
 
 
-def contents(path: str) -> Contents:
+def contents(path: str) -> RecordFiles:
     """Read what a path stands for: records with the ``.ptx`` and ``.cubin`` of the same stem.
 
     A folder stands for the records and archives directly in it.
@@ -50,7 +50,7 @@ def contents(path: str) -> Contents:
     """
     if os.path.isdir(path):
         return _folder(Path(path))
-    found = Contents()
+    found = RecordFiles()
     _add_file(found, path)
     if path.endswith(".json"):
         for suffix in SUFFIXES[1:]:
@@ -60,9 +60,9 @@ def contents(path: str) -> Contents:
     return found
 
 
-def of_bytes(data: bytes, name: str) -> Contents:
+def of_bytes(data: bytes, name: str) -> RecordFiles:
     """Read what came through a pipe: an archive, or JSON."""
-    found = Contents()
+    found = RecordFiles()
     _add(found, name, data)
     return found
 
@@ -88,7 +88,7 @@ def read(path: str) -> bytes:
     return data
 
 
-def _folder(folder: Path) -> Contents:
+def _folder(folder: Path) -> RecordFiles:
     try:
         names = sorted(p for p in os.listdir(folder) if p.endswith((*SUFFIXES, *ARCHIVES)))
     except OSError as error:
@@ -96,7 +96,7 @@ def _folder(folder: Path) -> Contents:
     if not any(name.endswith((".json", *ARCHIVES)) for name in names):
         raise InputError("there is no record (.json) in this folder, and no archive of records",
                          file=str(folder))  # fmt: skip
-    found = Contents()
+    found = RecordFiles()
     for name in names:
         path = str(folder / name)
         if os.path.isfile(path):
@@ -107,11 +107,11 @@ def _folder(folder: Path) -> Contents:
     return found
 
 
-def _add_file(found: Contents, path: str) -> None:
+def _add_file(found: RecordFiles, path: str) -> None:
     _add(found, path, read(path))
 
 
-def _add(found: Contents, name: str, data: bytes) -> None:
+def _add(found: RecordFiles, name: str, data: bytes) -> None:
     """Add a file, or the files in it where it is an archive; told by its first bytes."""
     packed = data
     for magic, unpacker in _UNPACKERS.items():
@@ -170,7 +170,7 @@ def _unpacked(data: bytes, unpacker: Callable[[], Any]) -> tuple[bytes, str | No
     return b"".join(pieces), f"it is packed in more than {MOST_FILES:,} pieces"
 
 
-def _of_tar(found: Contents, name: str, data: bytes) -> None:
+def _of_tar(found: RecordFiles, name: str, data: bytes) -> None:
     try:
         with tarfile.open(fileobj=BytesIO(data), mode="r:", errorlevel=0) as archive:
             for count, member in enumerate(archive):
@@ -194,7 +194,7 @@ def _of_tar(found: Contents, name: str, data: bytes) -> None:
         found.troubles.append((name, f"the archive is damaged: {error}"))
 
 
-def _of_zip(found: Contents, name: str, data: bytes) -> None:
+def _of_zip(found: RecordFiles, name: str, data: bytes) -> None:
     total = 0
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
@@ -231,7 +231,7 @@ def _too_long(size: int) -> str:
     return f"found {size:,} bytes, expected at most {FILE_BYTES:,}"
 
 
-def _keep(found: Contents, name: str, body: bytes) -> None:
+def _keep(found: RecordFiles, name: str, body: bytes) -> None:
     if name in found.files:
         found.troubles.append((name, "the archive holds it twice; the first one is taken"))
     else:
