@@ -14,11 +14,11 @@ from kanalyze.analysis.profile import Session, Wanted, decode_files
 from kanalyze.models.tiling import tile_efficiency
 from kanalyze.profiles.chains import Chains
 from kanalyze.profiles.collect import Collector
-from kanalyze.profiles.document import Report
 from kanalyze.profiles.names import decode
 from kanalyze.profiles.operators import moved_by, product_of
 from kanalyze.profiles.readers import Device, Event, Operator
 from kanalyze.profiles.tensorcores import uses_tensor_cores
+from kanalyze.results.profile import ProfileReport
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples" / "dumps"
@@ -38,14 +38,14 @@ def mm(m: int, n: int, k: int, dtype: str = "float") -> Operator:
     return Operator("aten::mm", ((m, k), (k, n)), (dtype, dtype))
 
 
-def report(events: Sequence[Event], **wanted: Any) -> Report:
+def report(events: Sequence[Event], **wanted: Any) -> ProfileReport:
     session = Session()
     for event in events:
         session.collector.add(event)
     return session.report(Wanted(**wanted))
 
 
-def ids(found: Report) -> list[str]:
+def ids(found: ProfileReport) -> list[str]:
     return [f.id for f in found.findings]
 
 
@@ -332,7 +332,7 @@ def test_fp32_products_on_cuda_cores() -> None:
     assert ids(report([Event(SIMT, total_us=4.0), Event("mine_x", total_us=96.0)])) == []
 
 
-def older(name: str, capability: tuple[int, int], **more: Any) -> Report:
+def older(name: str, capability: tuple[int, int], **more: Any) -> ProfileReport:
     device = Device(0, "D", capability, 100)
     return report([Event(name, total_us=500.0, device=device, grid=(500, 1, 1), **more)])
 

@@ -217,7 +217,7 @@ def test_what_is_no_record(tmp_path: Path) -> None:
         read_records(str(tmp_path))
     with pytest.raises(InputError, match="neither a file nor a pipe"):
         read_records("/dev/zero")
-    (tmp_path / "summary.json").write_text('{"schema": "kanalyze.measured.bench/1"}')
+    (tmp_path / "summary.json").write_text('{"schema": "kanalyze.bench/1"}')
     with pytest.raises(InputError, match="no record"):
         read_records(str(tmp_path))
 

@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kanalyze.analysis.profile_rows import groups_of, row_of, shown_device, summary_of
 from kanalyze.errors import InputError, UsageError
 from kanalyze.findings import running
 from kanalyze.profiles.collect import Collector
-from kanalyze.profiles.document import Report, Row, Skipped, Unknown
 from kanalyze.profiles.readers.event import Event, kind_of
 from kanalyze.profiles.readers.reading import NotADumpError, files_in, opened, read_source
 from kanalyze.profiles.readers.source import clean
-from kanalyze.profiles.rows import groups_of, row_of, shown_device, summary_of
+from kanalyze.results.kernel import Skipped, Unknown
+from kanalyze.results.profile import ProfiledKernel, ProfileReport
 
 GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
 SORTS = ("time", "calls", "mean", "name")
@@ -112,7 +113,7 @@ class Session:
         if self.on_error is not None:
             self.on_error(error)
 
-    def report(self, wanted: Wanted = Wanted()) -> Report:
+    def report(self, wanted: Wanted = Wanted()) -> ProfileReport:
         """The report on everything that was read.
 
         Raises:
@@ -136,7 +137,7 @@ class Session:
         findings = running.of_profile(rows, collector, wanted.ignore)
         if wanted.top is not None:
             rows = rows[: wanted.top]
-        return Report(
+        return ProfileReport(
             tuple(self.files),
             tuple(self.skipped),
             tuple(rows),
@@ -147,10 +148,10 @@ class Session:
             tuple(groups),  # type: ignore[arg-type]
         )
 
-    def _groups(self, rows: list[Row], by: str, total: float | None) -> Sequence[object]:
+    def _groups(self, rows: list[ProfiledKernel], by: str, total: float | None) -> Sequence[object]:
         if by in ("device", "file"):
             return self._split_groups(rows, by, total)
-        keys: dict[str, Callable[[Row], str]] = {
+        keys: dict[str, Callable[[ProfiledKernel], str]] = {
             "op": lambda row: row.op,
             "family": lambda row: row.name.family,
             "arch": lambda row: row.arch,
@@ -159,11 +160,13 @@ class Session:
         }
         return groups_of(rows, keys[by], total)
 
-    def _split_groups(self, rows: list[Row], by: str, total: float | None) -> Sequence[object]:
+    def _split_groups(
+        self, rows: list[ProfiledKernel], by: str, total: float | None
+    ) -> Sequence[object]:
         """Groups by device or file, over which a name's launches may be spread."""
         import dataclasses
 
-        parts: list[tuple[str, Row]] = []
+        parts: list[tuple[str, ProfiledKernel]] = []
         for row in rows:
             found = self.collector.found[row.name.name]
             named = (
@@ -179,7 +182,7 @@ class Session:
         return groups_of([row for _, row in parts], lambda row: names[id(row)], total)
 
 
-_ORDERS: dict[str, Callable[[Row], tuple[float, float, str]]] = {
+_ORDERS: dict[str, Callable[[ProfiledKernel], tuple[float, float, str]]] = {
     "time": lambda r: (-(r.total_us or 0.0), -r.calls, ""),
     "calls": lambda r: (-r.calls, -(r.total_us or 0.0), ""),
     "mean": lambda r: (-(r.mean_us or 0.0), -r.calls, ""),
@@ -190,7 +193,7 @@ _ORDERS: dict[str, Callable[[Row], tuple[float, float, str]]] = {
 def decode_files(
     targets: Iterable[str | Path],
     wanted: Wanted = Wanted(),
-) -> Report:
+) -> ProfileReport:
     """Read dumps and report on them; what could not be read is in ``skipped``."""
     session = Session()
     for target in targets:

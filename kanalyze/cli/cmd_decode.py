@@ -14,7 +14,7 @@ from kanalyze.cli import options, output
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
-    from kanalyze.profiles.document import Report
+    from kanalyze.results.profile import ProfileReport
 
 _LONG = 50 << 20
 """Bytes of input from which on a progress bar is shown."""
@@ -124,10 +124,10 @@ def command(
 
 
 def _rendered(
-    report: Report, format_: str, width: int, color: bool, top: int | None, details: bool
+    report: ProfileReport, format_: str, width: int, color: bool, top: int | None, details: bool
 ) -> str:
     if format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         return dumps(report.to_dict())
     if format_ in ("csv", "markdown"):

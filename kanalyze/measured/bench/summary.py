@@ -18,7 +18,7 @@ from kanalyze.measured.bench.cases import Case
 from kanalyze.measured.bench.gpu import Machine
 from kanalyze.measured.bench.run import Outcome, Result
 
-SCHEMA = "kanalyze.measured.bench/1"
+SCHEMA = "kanalyze.bench/1"
 _WHY = {"planned": "nothing is run (--dry-run)", "left": "it was not reached"}
 
 
