@@ -94,12 +94,12 @@ def launches(text: str) -> Launches:
     return read
 
 
-def _comparison(row: dict[str, str]) -> doc.Comparison:
+def _comparison(row: dict[str, str]) -> doc.ComparedCounter:
     def number(name: str) -> float | None:
         return float(row[name]) if row[name] else None
 
     least, most, measured = (number(x) for x in ("interval_least", "interval_most", "measured"))
-    return doc.Comparison(
+    return doc.ComparedCounter(
         counter=row["counter"],
         metric=row["metric"],
         kind=row["kind"],
@@ -203,13 +203,13 @@ def _estimated(some: Launches) -> str:
     return _markdown(rows)
 
 
-def _summaries(some: Launches, kinds: Sequence[str]) -> list[tuple[doc.Summary, str]]:
+def _summaries(some: Launches, kinds: Sequence[str]) -> list[tuple[doc.CounterSummary, str]]:
     metrics = {c.counter: c.metric for launch in some for c in launch.comparisons}
     return [(s, metrics[s.counter]) for s in summary.by_counter(some) if s.kind in kinds]
 
 
 def _by_kernel(some: Launches) -> str:
-    groups: dict[str, dict[str, doc.Summary]] = {}
+    groups: dict[str, dict[str, doc.CounterSummary]] = {}
     for s in summary.by_kernel(some):
         groups.setdefault(s.kernel or "", {})[s.counter] = s
     rows = [
@@ -225,12 +225,12 @@ def _by_kernel(some: Launches) -> str:
     return _markdown(rows) + "\nEstimates: median / worst error.\n"
 
 
-def _two(s: doc.Summary) -> str:
+def _two(s: doc.CounterSummary) -> str:
     median, _, worst = _errors(s)
     return f"{median} / {worst}" if median else ""
 
 
-def _errors(s: doc.Summary) -> tuple[str, str, str]:
+def _errors(s: doc.CounterSummary) -> tuple[str, str, str]:
     return _percent(s.median_percent), _percent(s.p90_percent), _percent(s.worst_percent)
 
 

@@ -235,7 +235,7 @@ def with_read_dump(path: Path) -> Sums:
 def with_report(path: Path) -> Sums:
     """All of ``kanalyze decode``: names decoded, summary and findings, JSON."""
     from kanalyze.analysis.profile import decode_files
-    from kanalyze.render.as_json import dumps
+    from kanalyze.text.plain import dumps
 
     report = decode_files([path])
     dumps(report.to_dict())

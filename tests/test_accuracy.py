@@ -98,7 +98,9 @@ def row(script: ModuleType, table: str, counter: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def comparisons(launches: list[document.CheckedLaunch], name: str) -> list[document.Comparison]:
+def comparisons(
+    launches: list[document.CheckedLaunch], name: str
+) -> list[document.ComparedCounter]:
     return [c for launch in launches for c in launch.comparisons if c.counter == name]
 
 

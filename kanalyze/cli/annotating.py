@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kanalyze.render.annotations import About, Found, github, sarif
+from kanalyze.render.findings_annotations import About, Found, github, sarif
 
 FORMATS = ("sarif", "github")
 

@@ -181,16 +181,16 @@ def _run(
 
 def _deliver(document: dict[str, Any], format_: str, color: str) -> None:
     if format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         output.deliver(dumps(document), None)
         return
-    from kanalyze.render import bench_terminal
+    from kanalyze.render import bench_text
     from kanalyze.text.page import Page
 
     page = Page(output.width_for(None, False))
     planned = document["device"] is None
-    (bench_terminal.plan_text if planned else bench_terminal.result_text)(document, page)
+    (bench_text.plan_text if planned else bench_text.result_text)(document, page)
     output.deliver(page.text(output.use_color(color, sys.stdout)), None)
 
 

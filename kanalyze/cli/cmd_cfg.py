@@ -89,7 +89,7 @@ def command(
     elif format_ == "graphml":
         output.deliver(export.graphml([graph.flow for graph in graphs]), file)
     elif format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         output.deliver(dumps(_document(graphs, skipped)), file)
     elif graphs:

@@ -171,7 +171,7 @@ def _deliver(
     details: bool,
 ) -> None:
     if format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         output.deliver(dumps(check.to_dict()), file)
     elif format_ == "csv":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -52,7 +51,7 @@ def command(
     for note in result.notes:
         output.say(note, "note")
     if format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         output.deliver(dumps(_plain(result, paths)), None)
         return
@@ -73,21 +72,21 @@ def command(
 
 def _plain(result: Compiled, paths: list[Path]) -> dict[str, Any]:
     return {
-        "schema": "kanalyze.frontend.compile/1",
+        "schema": "kanalyze.compile/1",
         "name": result.name,
         "kernel": result.kernel,
         "arch": result.arch,
         "triton_version": result.triton_version,
         "source": {"file": str(result.source_file), "function": result.source_function},
         "files": {path.suffix[1:]: str(path) for path in paths},
-        "resources": dataclasses.asdict(result.resources),
+        "resources": result.resources,
         "metadata": {k: _value(v) for k, v in result.metadata.items()},
         "signature": result.signature,
-        "specialization": {k: list(v) for k, v in result.specialization.items()},
+        "specialization": result.specialization,
         "constexprs": {k: _value(v) for k, v in result.constexprs.items()},
         "arguments": {k: _argument(v) for k, v in result.arguments.items()},
-        "grid": list(result.grid) if result.grid is not None else None,
-        "notes": list(result.notes),
+        "grid": result.grid,
+        "notes": result.notes,
         "unknown": []
         if result.grid is not None
         else [{"field": "grid", "reason": "no launch is known of a kernel with a signature only"}],

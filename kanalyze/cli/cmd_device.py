@@ -83,8 +83,8 @@ def command(
     """
     from kanalyze.devices import table as devices
     from kanalyze.errors import UsageError
-    from kanalyze.render.as_json import dumps
     from kanalyze.text.page import Page
+    from kanalyze.text.plain import dumps
 
     if bool(name) + compare + measure + calibrate + (fits is not None) > 1:
         raise UsageError("give NAME, --lecture, --measure, --calibrate or --fits, not both")

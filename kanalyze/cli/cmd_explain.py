@@ -30,7 +30,7 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
       kanalyze explain bank-conflicts
     """
     from kanalyze.findings import catalogue
-    from kanalyze.render.as_json import dumps
+    from kanalyze.text.plain import dumps
 
     chosen = [catalogue.rule(id_) for id_ in ids] or list(catalogue.rules())
     if format_ == "json":

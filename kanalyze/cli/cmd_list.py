@@ -28,7 +28,7 @@ def command(format_: str, color: str, file: str | None) -> None:
       kanalyze list
     """
     from kanalyze.frontend import kernel_file
-    from kanalyze.render.as_json import dumps
+    from kanalyze.text.plain import dumps
 
     kernels = [_plain(kernel) for kernel in kernel_file.bundled().values()]
     if format_ == "json":

@@ -60,7 +60,7 @@ def command(
     from kanalyze.devices.table import capability
     from kanalyze.errors import UsageError
     from kanalyze.models.occupancy import occupancy
-    from kanalyze.render.as_json import dumps
+    from kanalyze.text.plain import dumps
 
     if device is None and arch is None:
         raise UsageError(

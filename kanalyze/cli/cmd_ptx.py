@@ -76,7 +76,7 @@ def command(
     """
     from kanalyze.cli import annotating, reading
     from kanalyze.findings.running import Wanted
-    from kanalyze.render.annotations import Found
+    from kanalyze.render.findings_annotations import Found
 
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
@@ -92,16 +92,16 @@ def command(
         for finding in getattr(kernel, "findings", ())
     ]
     if format_ == "json":
-        from kanalyze.render import as_json
+        from kanalyze.text.plain import dumps
 
-        output.deliver(as_json.render(result.report), file)
+        output.deliver(dumps(result.report.to_dict()), file)
     elif format_ in annotating.FORMATS:
         output.deliver(annotating.render(found, format_), file)
     elif result.report.kernels or result.report.functions:
-        from kanalyze.render import terminal
+        from kanalyze.render import kernel_text
 
         to_file = file not in (None, "-")
-        text = terminal.render(
+        text = kernel_text.render(
             result.report,
             width=output.width_for(width, to_file),
             color=output.use_color(color, None if to_file else sys.stdout),

@@ -200,8 +200,8 @@ def _json(
     failed: list[tuple[Usage, str]],
     file: str | None,
 ) -> None:
-    from kanalyze.render.as_json import dumps
     from kanalyze.render.resources_text import unknown
+    from kanalyze.text.plain import dumps
 
     rows = [(name, usage) for name, text in texts for usage in text.usages]
     data = {

@@ -144,7 +144,7 @@ def command(
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
     from kanalyze.cli import annotating
-    from kanalyze.render.annotations import Found
+    from kanalyze.render.findings_annotations import Found
 
     if plot is not None:
         from kanalyze.render import figures
@@ -187,17 +187,17 @@ def command(
     )
     _used(calibration, traffic.device)
     if format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         output.deliver(dumps(traffic.to_dict()), file)
     elif format_ in annotating.FORMATS:
         seen = [Found(f, traffic.kernel, traffic.file) for f in traffic.findings]
         output.deliver(annotating.render(seen, format_), file)
     else:
-        from kanalyze.render import traffic_terminal
+        from kanalyze.render import traffic_text
 
         to_file = file not in (None, "-")
-        text = traffic_terminal.render(
+        text = traffic_text.render(
             traffic,
             width=output.width_for(width, to_file),
             color=output.use_color(color, None if to_file else sys.stdout),

@@ -49,7 +49,7 @@ def command(
     base = int(result.metadata.get("loc_column_base", 1))
     report = ttir.read(result.ttir, result.name, result.arch, shown, notes, base)
     if format_ == "json":
-        from kanalyze.render.as_json import dumps
+        from kanalyze.text.plain import dumps
 
         output.deliver(dumps(report.to_dict()), file)
         return

@@ -53,7 +53,7 @@ def command(
     from kanalyze.errors import UsageError
     from kanalyze.models.tiling import tiling
     from kanalyze.models.waves import waves
-    from kanalyze.render.as_json import dumps
+    from kanalyze.text.plain import dumps
 
     if device is not None and sms is not None:
         raise UsageError("give --device or --sms, not both")

@@ -91,14 +91,14 @@ class Compared:
     ) -> None:
         """Write a comparison as text or JSON."""
         if format_ == "json":
-            from kanalyze.render.as_json import dumps
+            from kanalyze.text.plain import dumps
 
             output.deliver(dumps(found.to_dict()), file)
             return
-        from kanalyze.render import comparison_terminal
+        from kanalyze.render import comparison_text
 
         to_file = file not in (None, "-")
-        text = comparison_terminal.render(
+        text = comparison_text.render(
             found,
             width=output.width_for(width, to_file),
             color=output.use_color(color, None if to_file else sys.stdout),

@@ -21,7 +21,7 @@ def measured(page: Page) -> dict[str, Any]:
     """
     from kanalyze.devices import table as devices
     from kanalyze.measured.bench import gpu, reached_rates
-    from kanalyze.render.measured_terminal import measured_text
+    from kanalyze.render.measured_text import measured_text
 
     machine = gpu.local_gpu()
     try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kanalyze.errors import nearest
 from kanalyze.findings import catalogue, ignoring
 from kanalyze.findings.profile import Profile
-from kanalyze.profiles import document as profile_doc
 from kanalyze.profiles.collector import Collector
+from kanalyze.results import profile as profile_doc
 from kanalyze.results.kernel import Finding, Unknown
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def of_launch(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[U
 
 
 def of_profile(
-    rows: list[profile_doc.Row], collector: Collector, ignore: Collection[str] = ()
-) -> list[profile_doc.Finding]:
+    rows: list[profile_doc.ProfiledKernel], collector: Collector, ignore: Collection[str] = ()
+) -> list[profile_doc.ProfileFinding]:
     """What the rules find in a profile, the most important first.
 
     Args:

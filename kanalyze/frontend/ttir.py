@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = "kanalyze.frontend.ttir/1"
+from kanalyze.text.plain import to_plain
+
+SCHEMA = "kanalyze.ttir/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,12 @@ class Ttir:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data (schema: ``kanalyze/schemas/ttir.json``)."""
-        data = asdict(self)
-        data["lines"] = [asdict(line) for line in self.lines]
         unknown = [
             {"field": f"lines[{i}].source", "reason": "Triton gives the operation no location"}
             for i, line in enumerate(self.lines)
             if line.source is None
         ]
-        for line in data["lines"]:
-            line["inner"] = list(line["inner"])
-        return {"schema": SCHEMA, **data, "notes": list(self.notes), "unknown": unknown}
+        return {"schema": SCHEMA, **to_plain(self), "unknown": unknown}
 
 
 def read(

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -35,6 +35,7 @@ from kanalyze.devices.table import Capability, Device
 from kanalyze.devices.table import capability as find_capability
 from kanalyze.devices.table import device as find_device
 from kanalyze.errors import UsageError
+from kanalyze.text.plain import to_plain
 
 WARP_THREADS = 32
 MAX_BARRIERS = 16
@@ -92,13 +93,7 @@ class Occupancy:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the ``occupancy`` object of the JSON."""
-        data = {f.name: getattr(self, f.name) for f in fields(self)}
-        data["limits"] = dict(self.limits)
-        for side in ("better", "worse"):
-            data[side] = [asdict(cliff) for cliff in data[side]]
-        for name in ("limiters", "notes"):
-            data[name] = list(data[name])
-        return {**data, "next_cliff": self.next_cliff}
+        return {**to_plain(self), "next_cliff": self.next_cliff}
 
     @property
     def next_cliff(self) -> str:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.errors import UsageError
 from kanalyze.models.waves import Waves, waves
+from kanalyze.text.plain import to_plain
 
 _FARTHEST = 64
 """Tiles, along one side, over which a better size is looked for."""
@@ -58,9 +59,9 @@ class Tiling:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the ``gemm`` object of the JSON."""
-        data = asdict(self)
-        del data["waves"]
-        return data
+        plain = to_plain(self)
+        del plain["waves"]
+        return plain
 
     def causes(self) -> tuple[str, ...]:
         """What is lost and why, the larger loss first; empty where nothing is."""

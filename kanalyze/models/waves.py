@@ -12,12 +12,13 @@ soon as its block ends. Clusters, which need room in one GPC, can leave further 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
 from kanalyze.errors import UsageError
+from kanalyze.text.plain import to_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Waves:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the ``waves`` object of the JSON."""
-        return asdict(self)
+        return to_plain(self)
 
 
 def waves(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.document import Launch, Problem, Row
 from kanalyze.profiles.names import KernelName
-from kanalyze.text.quantities import size
 
 _LIST = 6
 
@@ -80,53 +78,3 @@ def _types(name: KernelName) -> str:
     elif acc and acc != a:
         text += f">{acc}"
     return text
-
-
-def problem(found: Problem) -> str:
-    """A matrix product in a few words."""
-    batch = f"{found.batch} x " if found.batch != 1 else ""
-    text = f"{batch}{found.m} x {found.n} x {found.k} {found.dtype}"
-    if found.tflops is not None:
-        text += f", {found.tflops:.3g} TFLOP/s"
-    if found.peak_share is not None:
-        text += f" ({found.peak_share:.0%} of peak)"
-    return text
-
-
-def launch(found: Launch) -> str:
-    """A launch in a few words."""
-    parts = []
-    if found.grid is not None and found.block is not None:
-        grid, block = ("x".join(map(str, d)) for d in (found.grid, found.block))
-        parts.append(f"grid {grid} block {block}")
-    if found.registers_per_thread is not None:
-        parts.append(f"{found.registers_per_thread} registers")
-    if found.shared_bytes:
-        parts.append(f"{found.shared_bytes:,} B shared")
-    if found.occupancy is not None:
-        parts.append(f"occupancy {100 * found.occupancy:.3g} %")
-    if found.waves is not None:
-        parts.append(f"{found.waves:.3g} waves")
-    return ", ".join(parts)
-
-
-def counters(row: Row) -> str:
-    """The counters of a row that say most, in a few words."""
-    values = row.counters
-    parts = []
-    for label, names in _SHOWN:
-        value = next((values[n] for n in names if n in values), None)
-        if value is not None:
-            parts.append(f"{label} {value:.0f} %")
-    for label, metric in (("read", "dram__bytes_read.sum"), ("written", "dram__bytes_write.sum")):
-        if metric in values:
-            parts.append(f"DRAM {label} {size(values[metric])}")
-    return ", ".join(parts)
-
-
-_SHOWN = (
-    ("compute", ("Compute (SM) Throughput", "sm__throughput.avg.pct_of_peak_sustained_elapsed")),
-    ("memory", ("Memory Throughput", "Memory [%]",
-                "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed")),
-    ("DRAM", ("DRAM Throughput", "dram__throughput.avg.pct_of_peak_sustained_elapsed")),
-)  # fmt: skip

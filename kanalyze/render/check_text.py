@@ -116,7 +116,7 @@ def _estimates(page: Page, check: doc.Check) -> None:
             )  # fmt: skip
 
 
-def _estimate_row(s: doc.Summary) -> list[str]:
+def _estimate_row(s: doc.CounterSummary) -> list[str]:
     inside = f"{s.in_interval} of {s.with_interval}" if s.with_interval else "-"
     errors = (s.median_percent, s.mean_percent, s.p90_percent, s.worst_percent)
     shares = (s.within_1, s.within_5, s.within_10)
@@ -159,7 +159,7 @@ def _by_kernel(page: Page, check: doc.Check) -> None:
             page.line(("median and worst error in %, by kernel", "dim"))
 
 
-def _median_worst(s: doc.Summary) -> str:
+def _median_worst(s: doc.CounterSummary) -> str:
     if s.median_percent is None or s.worst_percent is None:
         return "-"
     return f"{_number(s.median_percent)} / {_number(s.worst_percent)}"
@@ -196,7 +196,7 @@ def _differences(page: Page, check: doc.Check) -> None:
         page.line((f"  {s.worst_case}: ", ""), (_words(c), ""), hang=4)
 
 
-def _words(c: doc.Comparison) -> str:
+def _words(c: doc.ComparedCounter) -> str:
     text = f"{c.counter}: {_value(c.estimate)} {c.unit} estimated, {_value(c.measured)} measured"
     if c.error_percent is not None:
         text += f" ({_signed(c)})"
@@ -267,7 +267,7 @@ def _launches(page: Page, check: doc.Check) -> None:
             table(page, heads, rows, styles)
 
 
-def _signed(c: doc.Comparison) -> str:
+def _signed(c: doc.ComparedCounter) -> str:
     if not c.error_percent:
         return "-" if c.error_percent is None else "0 %"
     return f"{c.error_percent:+.3g} %"

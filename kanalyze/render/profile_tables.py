@@ -8,9 +8,10 @@ import json
 import re
 from collections.abc import Sequence
 
-from kanalyze.profiles import describe
-from kanalyze.profiles.document import Report, Row
-from kanalyze.text.quantities import duration, launches
+from kanalyze.profiles.describe import describe
+from kanalyze.render.profile_text import product_text
+from kanalyze.results.profile import ProfiledKernel, ProfileReport
+from kanalyze.text.numbers import duration, launches
 from kanalyze.text.safe import escaped
 
 _KEYS = (
@@ -20,7 +21,7 @@ _KEYS = (
 _MARKDOWN_NAME = 300
 
 
-def csv_text(report: Report) -> str:
+def csv_text(report: ProfileReport) -> str:
     """One row for each name (or group); times in microseconds, a point as decimal mark."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -40,7 +41,7 @@ def csv_text(report: Report) -> str:
     return out.getvalue()
 
 
-def _row(row: Row) -> list[object]:
+def _row(row: ProfiledKernel) -> list[object]:
     decoded = row.name.to_dict()["decoded"]
     launch = row.launches[0] if row.launches else None
     problem = row.problems[0] if row.problems else None
@@ -72,7 +73,7 @@ def _cells(values: Sequence[object]) -> list[object]:
     return cells
 
 
-def markdown(report: Report) -> str:
+def markdown(report: ProfileReport) -> str:
     """Summary, table and findings for an issue or a pull request."""
     lines = []
     summary = report.summary
@@ -92,9 +93,9 @@ def markdown(report: Report) -> str:
         lines += ["| share | time | calls | operation | what the name says | name |",
                   "| ---: | ---: | ---: | --- | --- | --- |"]  # fmt: skip
         for row in report.kernels:
-            says = describe.describe(row.name)
+            says = describe(row.name)
             if row.problems:
-                says += f"; {describe.problem(row.problems[0])}"
+                says += f"; {product_text(row.problems[0])}"
             name = row.name.name
             name = name if len(name) <= _MARKDOWN_NAME else name[:_MARKDOWN_NAME] + "…"
             lines.append(

@@ -10,10 +10,16 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from kanalyze.profiles import describe
-from kanalyze.profiles.document import Finding, Report, Row
+from kanalyze.profiles.describe import describe
+from kanalyze.results.profile import (
+    MatrixProduct,
+    ProfiledKernel,
+    ProfiledLaunch,
+    ProfileFinding,
+    ProfileReport,
+)
+from kanalyze.text.numbers import duration, launches, size
 from kanalyze.text.page import NBSP, Page
-from kanalyze.text.quantities import duration, launches
 from kanalyze.text.safe import escaped
 
 DEFAULT_TOP = 25
@@ -23,7 +29,7 @@ _BETWEEN = 3
 
 
 def render(
-    report: Report, *, width: int = 100, color: bool = False, top: int | None = None,
+    report: ProfileReport, *, width: int = 100, color: bool = False, top: int | None = None,
     details: bool = False,
 ) -> str:  # fmt: skip
     """The report as text.
@@ -67,7 +73,7 @@ def _time(us: float | None) -> str:
     return "" if us is None else duration(us)
 
 
-def _head(page: Page, report: Report) -> None:
+def _head(page: Page, report: ProfileReport) -> None:
     summary = report.summary
     files = f"{len(report.files)} files" if len(report.files) > 1 else "".join(report.files)
     names = len(report.kernels)
@@ -100,7 +106,7 @@ def _head(page: Page, report: Report) -> None:
     page.line((text, "tensor"), lead=[(f"{'tensor cores':<16}", "label")], hang=2)
 
 
-def _kernels(report: Report, top: int, width: int) -> Table:
+def _kernels(report: ProfileReport, top: int, width: int) -> Table:
     timed = report.summary.total_us is not None
     heads = ["share", "time", "mean"] if timed else []
     heads += ["calls", "operation"]
@@ -135,11 +141,11 @@ def _kernels(report: Report, top: int, width: int) -> Table:
     return table
 
 
-def _says(row: Row) -> str:
-    says = describe.describe(row.name)
+def _says(row: ProfiledKernel) -> str:
+    says = describe(row.name)
     if row.problems:
         more = f" (+{len(row.problems) - 1} shapes)" if len(row.problems) > 1 else ""
-        says += ("; " if says else "") + describe.problem(row.problems[0]) + more
+        says += ("; " if says else "") + product_text(row.problems[0]) + more
     return says
 
 
@@ -156,7 +162,7 @@ def _two_lines(says: str, name: str, width: int) -> Text:
     return text
 
 
-def _groups(report: Report) -> Table:
+def _groups(report: ProfileReport) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column(escaped(report.grouped_by or ""))
     for label in ("share", "time", "calls", "names"):
@@ -172,10 +178,10 @@ def _groups(report: Report) -> Table:
     return table
 
 
-def _details(page: Page, row: Row) -> None:
+def _details(page: Page, row: ProfiledKernel) -> None:
     page.blank()
     page.line((row.name.name[:_NAME_MOST], "title"), hang=2)
-    says = describe.describe(row.name)
+    says = describe(row.name)
     page.line((f"{row.name.family}: {row.op} {says}", ""), lead=[("  ", "")], hang=2)
     for remark in row.name.remarks:
         page.line((remark, ""), lead=[("  remark    ", "label")], hang=2)
@@ -183,21 +189,21 @@ def _details(page: Page, row: Row) -> None:
         page.line((", ".join(row.operators), ""), lead=[("  called by ", "label")], hang=2)
     for problem in row.problems:
         page.line(
-            (describe.problem(problem), ""),
+            (product_text(problem), ""),
             (f" ({problem.operator}, {launches(problem.calls)})", "dim"),
             lead=[("  product   ", "label")], hang=2,
         )  # fmt: skip
     for launch in row.launches:
-        text = describe.launch(launch)
+        text = _launch_text(launch)
         if text:
             text += f"; {launches(launch.calls)}"
             page.line((text, ""), lead=[("  launch    ", "label")], hang=2)
-    counters = describe.counters(row)
+    counters = _counters_text(row)
     if counters:
         page.line((counters, ""), lead=[("  ncu       ", "label")], hang=2)
 
 
-def _tail(page: Page, report: Report) -> None:
+def _tail(page: Page, report: ProfileReport) -> None:
     for finding in report.findings:
         page.blank()
         _finding(page, finding)
@@ -216,7 +222,57 @@ def _tail(page: Page, report: Report) -> None:
         page.line((f"not read: {where}: {skipped.reason}", "warn"), hang=2)
 
 
-def _finding(page: Page, finding: Finding) -> None:
+def _finding(page: Page, finding: ProfileFinding) -> None:
     style = "warn" if finding.severity == "warning" else "source"
     page.line((f"{finding.severity}[{finding.id}] ", style), (finding.message, ""), hang=2)
     page.line((finding.advice, "note"), lead=[("  > ", "note")], hang=0)
+
+
+def product_text(problem: MatrixProduct) -> str:
+    """A matrix product in a few words."""
+    batch = f"{problem.batch} x " if problem.batch != 1 else ""
+    text = f"{batch}{problem.m} x {problem.n} x {problem.k} {problem.dtype}"
+    if problem.tflops is not None:
+        text += f", {problem.tflops:.3g} TFLOP/s"
+    if problem.peak_share is not None:
+        text += f" ({problem.peak_share:.0%} of peak)"
+    return text
+
+
+def _launch_text(launch: ProfiledLaunch) -> str:
+    """A launch in a few words."""
+    parts = []
+    if launch.grid is not None and launch.block is not None:
+        grid, block = ("x".join(map(str, d)) for d in (launch.grid, launch.block))
+        parts.append(f"grid {grid} block {block}")
+    if launch.registers_per_thread is not None:
+        parts.append(f"{launch.registers_per_thread} registers")
+    if launch.shared_bytes:
+        parts.append(f"{launch.shared_bytes:,} B shared")
+    if launch.occupancy is not None:
+        parts.append(f"occupancy {100 * launch.occupancy:.3g} %")
+    if launch.waves is not None:
+        parts.append(f"{launch.waves:.3g} waves")
+    return ", ".join(parts)
+
+
+def _counters_text(kernel: ProfiledKernel) -> str:
+    """The counters of a row that say most, in a few words."""
+    values = kernel.counters
+    parts = []
+    for label, names in _SHOWN:
+        value = next((values[n] for n in names if n in values), None)
+        if value is not None:
+            parts.append(f"{label} {value:.0f} %")
+    for label, metric in (("read", "dram__bytes_read.sum"), ("written", "dram__bytes_write.sum")):
+        if metric in values:
+            parts.append(f"DRAM {label} {size(values[metric])}")
+    return ", ".join(parts)
+
+
+_SHOWN = (
+    ("compute", ("Compute (SM) Throughput", "sm__throughput.avg.pct_of_peak_sustained_elapsed")),
+    ("memory", ("Memory Throughput", "Memory [%]",
+                "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed")),
+    ("DRAM", ("DRAM Throughput", "dram__throughput.avg.pct_of_peak_sustained_elapsed")),
+)  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kanalyze.results.plain import to_plain
+from kanalyze.text.plain import document, to_plain
 
 SCHEMA = "kanalyze.check/1"
 EQUAL, DIFFERS = "equal", "differs"
@@ -19,7 +19,7 @@ UNKNOWN, NOT_MEASURED = "unknown", "not measured"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedCounter:
     """One number of the estimate beside what was measured.
 
     Attributes:
@@ -63,7 +63,7 @@ class CheckedLaunch:
     arch: str | None
     dtype: str | None
     purpose: str | None
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ComparedCounter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class CounterSummary:
     """All launches (of one kernel) for one counter.
 
     Attributes:
@@ -118,7 +118,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ErrorBound:
     """A bound of ``--max-error``; ``found_percent`` is None where nothing could be compared."""
 
     counter: str
@@ -149,19 +149,18 @@ class Check:
     files: tuple[str, ...]
     records: int
     launches: tuple[CheckedLaunch, ...]
-    by_counter: tuple[Summary, ...]
-    by_kernel: tuple[Summary, ...]
-    bounds: tuple[Bound, ...]
+    by_counter: tuple[CounterSummary, ...]
+    by_kernel: tuple[CounterSummary, ...]
+    bounds: tuple[ErrorBound, ...]
     skipped: tuple[SkippedPart, ...]
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-ready data, with the reasons once more under ``unknown``."""
-        plain: dict[str, Any] = to_plain(self)
         unknown: list[Mapping[str, str | None]] = [
             {"field": f"launches[{i}].comparisons[{j}].estimate", "reason": comparison.reason}
             for i, launch in enumerate(self.launches)
             for j, comparison in enumerate(launch.comparisons)
             if comparison.result == UNKNOWN
         ]
-        return {"schema": plain.pop("schema"), **plain, "unknown": unknown}
+        return document({**to_plain(self), "unknown": unknown})

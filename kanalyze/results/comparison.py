@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.results.kernel import Unknown
-from kanalyze.results.plain import document, from_plain, of_schema
+from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.comparison/1"
 

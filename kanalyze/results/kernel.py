@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from kanalyze.models.coarsening import Coarsening
 from kanalyze.models.counts import Traffic
-from kanalyze.results.plain import from_plain, of_schema, to_plain
+from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.ptx/1"
 
@@ -255,6 +255,7 @@ class Kernel:
     ``sass`` is None where no machine code is at hand or it was not asked for.
     """
 
+    kind: Literal["ptx"] = field(default="ptx", kw_only=True)
     file: str
     name: str
     target: str | None
@@ -295,6 +296,7 @@ class SassKernel:
     In the JSON it has the keys of `Kernel`; those that are not here are null there.
     """
 
+    kind: Literal["sass"] = field(default="sass", kw_only=True)
     file: str
     name: str
     target: str | None
@@ -337,9 +339,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
-        plain: dict[str, Any] = to_plain(self)
+        plain = document(self)
         plain["kernels"] = [dict.fromkeys(_KERNEL_KEYS) | kernel for kernel in plain["kernels"]]
-        return {"schema": plain.pop("schema"), **plain}
+        return plain
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Report:
@@ -360,10 +362,10 @@ PTX_KEYS = tuple(key for key in _KERNEL_KEYS if key not in _SASS_KERNEL_KEYS)
 
 
 def _kernel(data: Mapping[str, Any]) -> Kernel | SassKernel:
-    kernel: Kernel | SassKernel
-    if "instructions" in data and data["instructions"] is None:
-        own = {k: v for k, v in data.items() if k in _SASS_KERNEL_KEYS or v is not None}
-        kernel = from_plain(SassKernel, own)
-    else:
-        kernel = from_plain(Kernel, data)
-    return kernel
+    if data["kind"] == "ptx":
+        ptx: Kernel = from_plain(Kernel, data)
+        return ptx
+    sass: SassKernel = from_plain(
+        SassKernel, {k: v for k, v in data.items() if k in _SASS_KERNEL_KEYS or v is not None}
+    )
+    return sass

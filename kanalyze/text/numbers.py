@@ -72,3 +72,25 @@ def unit_name(unit: str) -> str:
 def bound_name(bound: str | None) -> str:
     """A bound of ``time.bounds_us`` in words."""
     return _BOUNDS.get(bound or "", bound or "unknown")
+
+
+def duration(us: float) -> str:
+    """A time in the unit that fits."""
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if us >= factor:
+            shown = us / factor
+            return f"{shown:.3g} {unit}" if shown < 1000 else f"{shown:,.0f} {unit}"
+    return f"{us:.3g} us" if us < 100 else f"{us:.0f} us"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits (powers of ten)."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def launches(count: int) -> str:
+    """A number of launches."""
+    return "1 launch" if count == 1 else f"{count:,} launches"

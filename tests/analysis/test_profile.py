@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from kanalyze.analysis.profile import Session, Wanted, decode_files
+from kanalyze.analysis.profile import Profile, View, decode_files, report_on
 from kanalyze.models.tiling import tile_efficiency
 from kanalyze.profiles.chains import Chains
 from kanalyze.profiles.collector import Collector
-from kanalyze.profiles.document import Report
 from kanalyze.profiles.names import decode
 from kanalyze.profiles.operators import moved_by, product_of
 from kanalyze.profiles.readers import Event, Operator, ProfiledDevice
 from kanalyze.profiles.tensorcores import uses_tensor_cores
+from kanalyze.results.profile import ProfileReport
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples" / "dumps"
@@ -38,14 +38,14 @@ def mm(m: int, n: int, k: int, dtype: str = "float") -> Operator:
     return Operator("aten::mm", ((m, k), (k, n)), (dtype, dtype))
 
 
-def report(events: Sequence[Event], **wanted: Any) -> Report:
-    session = Session()
+def report(events: Sequence[Event], **wanted: Any) -> ProfileReport:
+    kernels = Collector()
     for event in events:
-        session.collector.add(event)
-    return session.report(Wanted(**wanted))
+        kernels.add(event)
+    return report_on(Profile(kernels), View(**wanted))
 
 
-def ids(found: Report) -> list[str]:
+def ids(found: ProfileReport) -> list[str]:
     return [f.id for f in found.findings]
 
 
@@ -234,7 +234,7 @@ def test_many_kinds_of_launches_stay_bounded() -> None:
     collector = Collector()
     for grid in range(1, 1000):
         collector.add(Event(SIMT, total_us=1.0, grid=(grid, 1, 1), block=(1, 1, 1), device=H200))
-    found = collector.found[SIMT]
+    found = collector.by_name[SIMT]
     assert len(found.launches) <= 65
     assert sum(tally.calls for _, tally in found.launches.values()) == 999
     assert found.devices()[H200].calls == 999
@@ -336,7 +336,7 @@ def test_fp32_products_on_cuda_cores() -> None:
     assert ids(report([Event(SIMT, total_us=4.0), Event("mine_x", total_us=96.0)])) == []
 
 
-def older(name: str, capability: tuple[int, int], **more: Any) -> Report:
+def older(name: str, capability: tuple[int, int], **more: Any) -> ProfileReport:
     device = ProfiledDevice(0, "D", capability, 100)
     return report([Event(name, total_us=500.0, device=device, grid=(500, 1, 1), **more)])
 

@@ -18,7 +18,7 @@ from kanalyze.analysis.versus.running import Asked, compare, growth, totals
 from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, UsageError
 from kanalyze.frontend.subject import Settings
-from kanalyze.render.comparison_terminal import render
+from kanalyze.render.comparison_text import render
 from kanalyze.results import comparison as doc
 
 pytestmark = pytest.mark.usefixtures("shared_cache")

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from kanalyze import Launch, Traffic, estimate, parse_ptx, schemas
 from kanalyze.cli.app import cli
 from kanalyze.launch.record import LaunchParam
-from kanalyze.render.traffic_terminal import render
+from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
 from kanalyze.text.numbers import decimal, human
 

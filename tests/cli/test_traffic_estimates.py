@@ -18,7 +18,7 @@ from kanalyze import Launch, Traffic, cache, estimate, schemas
 from kanalyze.cli.app import cli
 from kanalyze.performance.cache_sim import compiled
 from kanalyze.performance.cache_sim.results import COUNTERS
-from kanalyze.render.traffic_terminal import render
+from kanalyze.render.traffic_text import render
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 

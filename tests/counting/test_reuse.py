@@ -13,7 +13,7 @@ from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models import boxes, by_block, reuse
 from kanalyze.models.boxes import Run
 from kanalyze.models.footprint import Footprint
-from kanalyze.render.traffic_terminal import render
+from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
 from kanalyze.symbolic.parts import TooLargeError
 from tests.oracle.interpreter import run

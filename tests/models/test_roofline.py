@@ -9,7 +9,7 @@ from kanalyze import estimate
 from kanalyze.devices.table import device
 from kanalyze.frontend.subject import Settings
 from kanalyze.models.roofline import roofline
-from kanalyze.render.traffic_terminal import render
+from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
 
 pytestmark = pytest.mark.usefixtures("shared_cache")

@@ -16,8 +16,8 @@ from kanalyze.analysis.kernels import report_on
 from kanalyze.frontend.subject import Subject
 from kanalyze.models.counts import Traffic
 from kanalyze.ptx.parse import parse_ptx
+from kanalyze.render.kernel_text import render
 from kanalyze.render.listing_text import shortened
-from kanalyze.render.terminal import render
 from kanalyze.results import kernel as doc
 from kanalyze.text.page import Page
 

@@ -12,7 +12,7 @@ import pytest
 from kanalyze import estimate, parse_ptx
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.intensity import intensity
-from kanalyze.render.traffic_terminal import render
+from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
 from tests.oracle.interpreter import Trace, run
 

@@ -46,8 +46,7 @@ from kanalyze.counting.ptx_launch import Cost
 from kanalyze.findings.facts import Facts
 from kanalyze.performance import demand
 from kanalyze.results.kernel import Finding, Proof
-from kanalyze.text.numbers import decimal, whole
-from kanalyze.text.quantities import duration
+from kanalyze.text.numbers import decimal, duration, whole
 
 _LANES = 2.0  # of a warp at one address, from which adding up first is worth it
 _TURNS = 128  # operations on each address below which they cost nothing that is seen

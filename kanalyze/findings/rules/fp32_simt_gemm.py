@@ -34,11 +34,11 @@ NVIDIA A100 Tensor Core GPU Architecture, table "Comparison of NVIDIA Data Cente
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
-from kanalyze.profiles.document import Finding
-from kanalyze.text.quantities import duration, launches
+from kanalyze.results.profile import ProfileFinding
+from kanalyze.text.numbers import duration, launches
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check_profile(profile: Profile) -> list[ProfileFinding]:
     """Products of fp32 matrices on CUDA cores, where the device has TF32 tensor cores."""
     chosen = []
     for row in profile.rows:
@@ -59,7 +59,7 @@ def check_profile(profile: Profile) -> list[Finding]:
         return []
     where = "" if any(capability(r) for r in chosen) else ", if the GPU is an Ampere or later"
     return [
-        Finding(
+        ProfileFinding(
             "fp32-simt-gemm",
             "warning",
             f"{share:.0%} of the time ({duration(time)}, {launches(calls)}) "

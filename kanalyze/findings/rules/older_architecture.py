@@ -37,13 +37,13 @@ import re
 
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
 from kanalyze.profiles.collector import SHORT_US
-from kanalyze.profiles.document import Finding, Row
-from kanalyze.text.quantities import duration
+from kanalyze.results.profile import ProfiledKernel, ProfileFinding
+from kanalyze.text.numbers import duration
 
 _ARCH_NAMES = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}
 
 
-def _arch_number(row: Row) -> int | None:
+def _arch_number(row: ProfiledKernel) -> int | None:
     decoded = row.name.decoded
     found = re.fullmatch(r"sm(\d+)[af]?", str(decoded.get("arch", "")))
     if found:
@@ -51,14 +51,14 @@ def _arch_number(row: Row) -> int | None:
     return _ARCH_NAMES.get(str(decoded.get("arch_name", "")))
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check_profile(profile: Profile) -> list[ProfileFinding]:
     """Tensor-core kernels for an older generation of matrix instructions than the device has.
 
     Generations: mma of Volta (7.0) and Turing (7.5), of Ampere to Ada (8.x), wgmma (9.0), tcgen05
     (10.x). Consumer Blackwell (12.x) has the instructions of Ampere; SIMT kernels are the same on
     all. Nothing is said of small products, for which the library's choice is mostly right.
     """
-    chosen: dict[tuple[str, str], list[Row]] = {}
+    chosen: dict[tuple[str, str], list[ProfiledKernel]] = {}
     for row in profile.rows:
         having, number = capability(row), _arch_number(row)
         if row.tensor_core is not True or having is None or number is None:
@@ -76,7 +76,7 @@ def check_profile(profile: Profile) -> list[Finding]:
         better = {"sm_90": "wgmma", "sm_100": "tcgen05", "sm_103": "tcgen05"}.get(device)
         with_what = f" without {better}" if better else ""
         found.append(
-            Finding(
+            ProfileFinding(
                 "older-architecture",
                 "info",
                 f"{share:.0%} of the time ({duration(time)}) goes to tensor-core kernels written "

@@ -33,11 +33,11 @@ Operations" (layouts that tensor-core kernels take).
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, names, sums
-from kanalyze.profiles.document import Finding
-from kanalyze.text.quantities import duration, launches
+from kanalyze.results.profile import ProfileFinding
+from kanalyze.text.numbers import duration, launches
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check_profile(profile: Profile) -> list[ProfileFinding]:
     """Kernels that only change the layout of tensors."""
     chosen = [r for r in profile.rows if r.name.decoded.get("op") == "layout_transform"]
     calls, time = sums(chosen)
@@ -45,7 +45,7 @@ def check_profile(profile: Profile) -> list[Finding]:
     if share < WORTH:
         return []
     return [
-        Finding(
+        ProfileFinding(
             "tensor-layout-conversion",
             "warning",
             f"{share:.0%} of the time ({duration(time)}, {launches(calls)}) only converts layouts",

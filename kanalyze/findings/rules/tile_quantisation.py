@@ -41,10 +41,9 @@ from typing import TYPE_CHECKING
 from kanalyze.findings import bounds
 from kanalyze.findings.profile import WORTH, Profile, names
 from kanalyze.models.tiling import tile_efficiency
-from kanalyze.profiles import document as profiled
+from kanalyze.results import profile as profiled
 from kanalyze.results.kernel import Finding
-from kanalyze.text.numbers import decimal, whole
-from kanalyze.text.quantities import duration
+from kanalyze.text.numbers import decimal, duration, whole
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
@@ -106,12 +105,12 @@ def prove(facts: Facts, finding: Finding) -> Finding:
     return with_other_tiles(facts, finding, least=least)
 
 
-def check_profile(profile: Profile) -> list[profiled.Finding]:
+def check_profile(profile: Profile) -> list[profiled.ProfileFinding]:
     """Results whose size is not a multiple of the tile: a part of each edge tile is thrown away.
 
     Libraries swap operands for row-major results, so the better orientation of the tile counts.
     """
-    worst: list[tuple[float, profiled.Row, str]] = []
+    worst: list[tuple[float, profiled.ProfiledKernel, str]] = []
     total = profile.total_us
     lost = time = 0.0
     for row in profile.rows:
@@ -130,7 +129,7 @@ def check_profile(profile: Profile) -> list[profiled.Finding]:
     worst.sort(key=lambda w: -w[0])
     chosen = [row for _, row, _ in worst]
     return [
-        profiled.Finding(
+        profiled.ProfileFinding(
             "tile-quantisation",
             "info",
             f"matrix products with {time / total:.0%} of the time fill their tiles badly "

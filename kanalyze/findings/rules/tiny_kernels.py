@@ -33,20 +33,20 @@ from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, names, sums
 from kanalyze.profiles.collector import SHORT_US
-from kanalyze.profiles.document import Finding
+from kanalyze.results.profile import ProfileFinding
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check_profile(profile: Profile) -> list[ProfileFinding]:
     """Many launches that take less time than launching them."""
     kernels = [r for r in profile.rows if r.kind == "kernel"]
     calls, _ = sums(kernels)
-    short = sum(profile.collector.found[r.name.name].short_calls for r in kernels)
+    short = sum(profile.collector.by_name[r.name.name].short_calls for r in kernels)
     tiny = [r for r in kernels if (r.mean_us or 0.0) < SHORT_US]
     _, time = sums(tiny)
     if short < 200 or short < 0.5 * calls or time / profile.total_us < 2 * WORTH:
         return []
     return [
-        Finding(
+        ProfileFinding(
             "tiny-kernels",
             "info",
             f"{short:,} of {calls:,} launches take less than {SHORT_US:.0f} us, about what a "

@@ -37,13 +37,13 @@ from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile
 from kanalyze.profiles.chains import KernelChain
-from kanalyze.profiles.document import Finding
-from kanalyze.text.quantities import size
+from kanalyze.results.profile import ProfileFinding
+from kanalyze.text.numbers import size
 
 _SMALL_TENSOR_BYTES = 1 << 20
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check_profile(profile: Profile) -> list[ProfileFinding]:
     """Chains of element-wise kernels over large tensors that one fused kernel could replace."""
     shown = {r.name.name for r in profile.rows}
     found = []
@@ -56,7 +56,7 @@ def check_profile(profile: Profile) -> list[Finding]:
     return found[:5]
 
 
-def _chain(chain: KernelChain, total: float) -> Finding | None:
+def _chain(chain: KernelChain, total: float) -> ProfileFinding | None:
     moved = chain.moved()
     if moved is None:
         return None
@@ -70,7 +70,7 @@ def _chain(chain: KernelChain, total: float) -> Finding | None:
     kinds = ", ".join(f"{operators.count(o)} {o}" for o in distinct)
     times = "" if chain.times == 1 else f", {chain.times} times"
     elements = f"{chain.elements:,} elements" if chain.elements else "tensors of one size"
-    return Finding(
+    return ProfileFinding(
         "unfused-elementwise",
         "warning",
         f"{len(chain.names)} element-wise kernels in a row ({kinds}) over {elements}{times}: "

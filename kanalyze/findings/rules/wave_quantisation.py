@@ -43,11 +43,10 @@ from typing import TYPE_CHECKING
 
 from kanalyze.findings import bounds
 from kanalyze.findings.profile import WORTH, Profile, names
-from kanalyze.profiles import document as profiled
 from kanalyze.profiles.collector import SHORT_US
+from kanalyze.results import profile as profiled
 from kanalyze.results.kernel import Finding
-from kanalyze.text.numbers import decimal, whole
-from kanalyze.text.quantities import duration
+from kanalyze.text.numbers import decimal, duration, whole
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
@@ -99,11 +98,11 @@ def prove(facts: Facts, finding: Finding) -> Finding:
     return with_other_tiles(facts, finding)
 
 
-def check_profile(profile: Profile) -> list[profiled.Finding]:
+def check_profile(profile: Profile) -> list[profiled.ProfileFinding]:
     """Wave quantisation: block slots that stay empty in the last wave, or all along."""
     total = profile.total_us
     lost = time = 0.0
-    worst: list[tuple[float, profiled.Row, str]] = []
+    worst: list[tuple[float, profiled.ProfiledKernel, str]] = []
     for row in profile.rows:
         if row.kind != "kernel" or row.op == "collective":  # collectives leave SMs to others
             continue
@@ -131,7 +130,7 @@ def check_profile(profile: Profile) -> list[profiled.Finding]:
         return []
     worst.sort(key=lambda w: -w[0])
     return [
-        profiled.Finding(
+        profiled.ProfileFinding(
             "wave-quantisation",
             "info",
             f"kernels with {time / total:.0%} of the time leave SMs without blocks "

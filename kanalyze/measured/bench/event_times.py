@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kanalyze.text.plain import to_plain
+
 FLUSH_BYTES = 256 << 20  # twice the largest L2 of the device table
 _WARM_UP_MS, _BUDGET_MS = 25.0, 100.0  # as do_bench: long enough for the clocks to settle
 _FEWEST, _MOST = 10, 500
@@ -34,7 +36,7 @@ class LaunchTimes:
 
     def to_dict(self) -> dict[str, float | int]:
         """The times as records hold them."""
-        return {"median": self.median, "p20": self.p20, "p80": self.p80, "runs": self.runs}
+        return to_plain(self)
 
 
 def summarised(samples: Sequence[float]) -> LaunchTimes:

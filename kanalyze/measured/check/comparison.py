@@ -55,7 +55,7 @@ def compare(record: Record, metrics: Sequence[Metric] = METRICS) -> doc.CheckedL
 
 def _comparison(
     record: Record, traffic: Traffic | None, failed: str, metric: Metric
-) -> doc.Comparison:
+) -> doc.ComparedCounter:
     name, measured = _measured(record, metric)
     value, reason, interval = _estimated(record, traffic, failed, metric)
     result = _result(metric, value, measured)
@@ -66,7 +66,7 @@ def _comparison(
         error = 0.0 if result == doc.EQUAL else relative_error(value, measured)
         if interval is not None:
             in_interval = interval[0] <= measured <= interval[-1]
-    return doc.Comparison(
+    return doc.ComparedCounter(
         counter=metric.counter,
         metric=name,
         kind=metric.kind,

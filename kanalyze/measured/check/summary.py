@@ -29,12 +29,12 @@ def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
     return tuple(m for m in METRICS if not names or m.counter in names or m.kind in names)
 
 
-def by_counter(launches: Sequence[doc.CheckedLaunch]) -> tuple[doc.Summary, ...]:
+def by_counter(launches: Sequence[doc.CheckedLaunch]) -> tuple[doc.CounterSummary, ...]:
     """One summary for each counter, over all launches."""
     return tuple(_summaries(launches, None))
 
 
-def by_kernel(launches: Sequence[doc.CheckedLaunch]) -> tuple[doc.Summary, ...]:
+def by_kernel(launches: Sequence[doc.CheckedLaunch]) -> tuple[doc.CounterSummary, ...]:
     """One summary for each kernel (in order of appearance) and counter."""
     groups: dict[str, list[doc.CheckedLaunch]] = {}
     for launch in launches:
@@ -42,7 +42,9 @@ def by_kernel(launches: Sequence[doc.CheckedLaunch]) -> tuple[doc.Summary, ...]:
     return tuple(s for kernel, group in groups.items() for s in _summaries(group, kernel))
 
 
-def _summaries(launches: Sequence[doc.CheckedLaunch], kernel: str | None) -> Iterable[doc.Summary]:
+def _summaries(
+    launches: Sequence[doc.CheckedLaunch], kernel: str | None
+) -> Iterable[doc.CounterSummary]:
     if not launches:
         return
     for index, first in enumerate(launches[0].comparisons):
@@ -51,8 +53,8 @@ def _summaries(launches: Sequence[doc.CheckedLaunch], kernel: str | None) -> Ite
 
 
 def _summary(
-    first: doc.Comparison, rows: Sequence[tuple[str, doc.Comparison]], kernel: str | None
-) -> doc.Summary:
+    first: doc.ComparedCounter, rows: Sequence[tuple[str, doc.ComparedCounter]], kernel: str | None
+) -> doc.CounterSummary:
     compared = [(case, c) for case, c in rows if c.result in _COMPARED]
     errors = [(abs(c.error_percent), case) for case, c in compared if c.error_percent is not None]
     sizes = np.array([size for size, _ in errors])
@@ -61,7 +63,7 @@ def _summary(
     def share(percent: float) -> float | None:
         return float((sizes <= percent).sum()) / len(compared) if compared else None
 
-    return doc.Summary(
+    return doc.CounterSummary(
         counter=first.counter,
         kind=first.kind,
         kernel=kernel,
@@ -85,7 +87,7 @@ def _summary(
     )
 
 
-def _reasons(rows: Iterable[tuple[str, doc.Comparison]]) -> tuple[doc.Reason, ...]:
+def _reasons(rows: Iterable[tuple[str, doc.ComparedCounter]]) -> tuple[doc.Reason, ...]:
     cases: dict[str, list[str]] = {}
     for case, comparison in rows:
         if comparison.result == doc.UNKNOWN:
@@ -122,8 +124,8 @@ def parse_bound(text: str) -> tuple[str, str, float]:
 
 
 def bounds(
-    wanted: Sequence[tuple[str, str, float]], summaries: Sequence[doc.Summary]
-) -> tuple[doc.Bound, ...]:
+    wanted: Sequence[tuple[str, str, float]], summaries: Sequence[doc.CounterSummary]
+) -> tuple[doc.ErrorBound, ...]:
     """Hold the bounds against the summaries; one without any comparison counts as held."""
     found = []
     for name, statistic, percent in wanted:
@@ -132,5 +134,5 @@ def bounds(
                 continue
             value: float | None = getattr(summary, f"{statistic}_percent")
             held = (value is None or value <= percent) and not summary.off_zero
-            found.append(doc.Bound(summary.counter, statistic, percent, value, held))
+            found.append(doc.ErrorBound(summary.counter, statistic, percent, value, held))
     return tuple(found)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kanalyze.profiles.names.remarks import remarks
+from kanalyze.text.plain import to_plain
 
 Value = str | int | bool | tuple[str, ...]
 Basis = Literal["documented", "generator", "observed", "inferred"]
@@ -86,28 +87,7 @@ class KernelName:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name as plain dicts, lists, strings and numbers (for JSON)."""
-        return {
-            "name": self.name,
-            "family": self.family,
-            "truncated": self.truncated,
-            "demangled": self.demangled,
-            "decoded": {key: _plain(value) for key, value in self.decoded.items()},
-            "fields": [
-                {
-                    "text": item.text,
-                    "start": item.start,
-                    "end": item.end,
-                    "key": item.key,
-                    "value": _plain(item.value),
-                    "basis": item.basis,
-                }
-                for item in self.fields
-            ],
-            "undecoded": [
-                {"text": span.text, "start": span.start, "end": span.end} for span in self.undecoded
-            ],
-            "remarks": list(self.remarks),
-        }
+        return {**to_plain(self), "remarks": list(self.remarks)}
 
 
 def _restore(
@@ -121,7 +101,3 @@ def _restore(
 ) -> KernelName:
     proxy = MappingProxyType(decoded)
     return KernelName(name, family, truncated, demangled, proxy, fields, undecoded)
-
-
-def _plain(value: Value) -> str | int | bool | list[str]:
-    return list(value) if isinstance(value, tuple) else value

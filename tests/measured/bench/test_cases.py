@@ -16,8 +16,8 @@ from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, KanalyzeError, UsageError
 from kanalyze.measured.bench import build, driver, event_times, metrics, reached_rates
 from kanalyze.measured.bench.build import BenchParam
-from kanalyze.render.bench_terminal import result_text
-from kanalyze.render.measured_terminal import measured_text
+from kanalyze.render.bench_text import result_text
+from kanalyze.render.measured_text import measured_text
 from kanalyze.text.page import Page
 
 pytest.importorskip("triton")

@@ -31,6 +31,7 @@ from kanalyze.measured.records.reader import Record, read_records
 from kanalyze.render import check_plot, check_text
 from kanalyze.results import check as document
 from kanalyze.results.traffic import TimePart, Traffic
+from kanalyze.text.plain import dumps
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -252,7 +253,7 @@ def test_zero_measured_has_no_relative_error() -> None:
     rows = [
         document.CheckedLaunch(
             str(i), "k", "f", None, None, None, None,
-            (document.Comparison(
+            (document.ComparedCounter(
                 metric.counter, "m", "estimate", "B", e, m, e - m, comparison.relative_error(e, m),
                 None, None, "compared", None),),
         )
@@ -377,6 +378,26 @@ def test_json_follows_its_schema() -> None:
         data = checked(*arguments, code=code)
         assert [e.message for e in validator.iter_errors(data)] == []
     assert list(validator.iter_errors({**data, "more": 1}))
+
+
+def test_numbers_that_are_not_pythons_own_become_json() -> None:
+    """NumPy's numbers and truths, and numbers that are not finite, from estimate or record."""
+    comparison = document.ComparedCounter(
+        "flops", "m", "exact", "flop", np.int64(3), np.float32(1.5), np.float64("nan"),
+        float("inf"), (np.int64(1), np.int64(4)), np.bool_(True), "equal", None,
+    )  # fmt: skip
+    launch = document.CheckedLaunch("a", "k", "f", None, None, None, None, (comparison,))
+    check = document.Check(("f",), 1, (launch,), (), (), (), ())
+    data = json.loads(dumps(check.to_dict()))
+    (got,) = data["launches"][0]["comparisons"]
+    assert (got["estimate"], got["measured"], got["in_interval"]) == (3, 1.5, True)
+    assert got["interval"] == [1, 4]
+    assert got["difference"] is got["error_percent"] is None
+    reasons = {u["field"]: u["reason"] for u in data["unknown"]}
+    assert reasons["launches[0].comparisons[0].difference"] == "not a finite number: nan"
+    assert reasons["launches[0].comparisons[0].error_percent"] == "not a finite number: inf"
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(data, schemas.load("check"))
 
 
 def test_csv_is_the_same_as_json() -> None:

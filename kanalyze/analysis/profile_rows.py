@@ -8,11 +8,18 @@ from typing import Any, TypeVar
 
 from kanalyze.errors import KanalyzeError
 from kanalyze.profiles.collector import Collector, KernelTotals, Tally
-from kanalyze.profiles.document import Group, Launch, Problem, Row, Summary, Unknown
 from kanalyze.profiles.operators import product_of
 from kanalyze.profiles.peaks import peak_of
 from kanalyze.profiles.readers.event import ProfiledDevice
 from kanalyze.profiles.tensorcores import MATRIX
+from kanalyze.results.kernel import Unknown
+from kanalyze.results.profile import (
+    MatrixProduct,
+    ProfiledKernel,
+    ProfiledLaunch,
+    ProfileGroup,
+    ProfileSummary,
+)
 
 K = TypeVar("K")
 
@@ -22,7 +29,7 @@ _UNDECIDED = 0.01
 """Share of the time that may be undecided for the share on tensor cores to be a number."""
 
 
-def row_of(found: KernelTotals, total_us: float | None, unknown: list[Unknown]) -> Row:
+def row_of(found: KernelTotals, total_us: float | None, unknown: list[Unknown]) -> ProfiledKernel:
     """A row; what is not known of it is added to ``unknown``."""
     time = found.tally.time_us
     by_time = sorted(found.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
@@ -31,7 +38,7 @@ def row_of(found: KernelTotals, total_us: float | None, unknown: list[Unknown]) 
     ]
     problems = _problems(found, unknown)
     operators = sorted(found.operators.values(), key=lambda o: -o[2].total_us)
-    return Row(
+    return ProfiledKernel(
         name=found.name,
         kind=found.kind,
         calls=found.tally.calls,
@@ -57,9 +64,9 @@ def _by_time(tallies: dict[K, Tally]) -> list[tuple[K, Tally]]:
     return sorted(tallies.items(), key=lambda item: (-item[1].total_us, -item[1].calls))
 
 
-def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -> Launch:
+def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -> ProfiledLaunch:
     grid, block, registers, shared = key
-    launch = Launch(grid, block, registers, shared, device, tally.calls, tally.time_us)
+    launch = ProfiledLaunch(grid, block, registers, shared, device, tally.calls, tally.time_us)
     if (
         device is None
         or device.capability is None
@@ -84,7 +91,7 @@ def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -
             blocks=gx * gy * gz, sms=device.multiprocessors, blocks_per_sm=blocks_per_sm
         )
         waves, idle = found.waves, found.launch_idle_share
-    return Launch(
+    return ProfiledLaunch(
         launch.grid, launch.block, launch.registers_per_thread, launch.shared_bytes, device,
         launch.calls, launch.total_us, blocks_per_sm, percent / 100, waves, idle,
     )  # fmt: skip
@@ -107,7 +114,7 @@ def _held(
     return found.blocks_per_sm, found.percent
 
 
-def _problems(found: KernelTotals, unknown: list[Unknown]) -> list[Problem]:
+def _problems(found: KernelTotals, unknown: list[Unknown]) -> list[MatrixProduct]:
     if found.name.decoded.get("op") not in MATRIX or found.name.decoded.get("op") == "attention":
         return []
     problems = []
@@ -121,7 +128,7 @@ def _problems(found: KernelTotals, unknown: list[Unknown]) -> list[Problem]:
             add_unknown(unknown, "kernels[].problems[].peak_share", peak)
         known = None if isinstance(peak, str) else peak
         problems.append(
-            Problem(
+            MatrixProduct(
                 operator.name, product.m, product.n, product.k, product.batch, product.dtype,
                 tally.calls, tally.total_us, product.flops, rate,
                 known[0] if known else None,
@@ -140,8 +147,8 @@ def add_unknown(unknown: list[Unknown], field: str, reason: str) -> None:
 
 
 def groups_of(
-    rows: Iterable[Row], key: Callable[[Row], str], total_us: float | None
-) -> list[Group]:
+    rows: Iterable[ProfiledKernel], key: Callable[[ProfiledKernel], str], total_us: float | None
+) -> list[ProfileGroup]:
     """Rows grouped by a key, those that take most time first."""
     tallies: dict[str, Tally] = {}
     kernels: dict[str, int] = {}
@@ -150,7 +157,7 @@ def groups_of(
         tallies.setdefault(name, Tally()).add(row.calls, row.total_us)
         kernels[name] = kernels.get(name, 0) + 1
     return [
-        Group(
+        ProfileGroup(
             name,
             kernels[name],
             tally.calls,
@@ -161,7 +168,9 @@ def groups_of(
     ]
 
 
-def summary_of(rows: list[Row], collector: Collector, unknown: list[Unknown]) -> Summary:
+def summary_of(
+    rows: list[ProfiledKernel], collector: Collector, unknown: list[Unknown]
+) -> ProfileSummary:
     """The summary of rows."""
     known = all(row.total_us is not None for row in rows) and bool(rows)
     total = sum(row.total_us or 0.0 for row in rows) if known else None
@@ -169,7 +178,7 @@ def summary_of(rows: list[Row], collector: Collector, unknown: list[Unknown]) ->
         add_unknown(unknown, "summary.total_us", "an input does not say how long kernels ran")
     share, between = _tensor_core_share(rows, total, unknown)
     everything = collector.total.time_us
-    return Summary(
+    return ProfileSummary(
         total,
         sum(row.calls for row in rows),
         tuple(groups_of(rows, lambda r: r.name.family, everything)),
@@ -181,7 +190,7 @@ def summary_of(rows: list[Row], collector: Collector, unknown: list[Unknown]) ->
 
 
 def _tensor_core_share(
-    rows: list[Row], total: float | None, unknown: list[Unknown]
+    rows: list[ProfiledKernel], total: float | None, unknown: list[Unknown]
 ) -> tuple[float | None, tuple[float, float] | None]:
     field = "summary.tensor_core_share"
     if not total:

@@ -1,41 +1,25 @@
 """The report on a profile as data: what every renderer shows and the JSON holds.
 
 Frozen and plain. Times are in microseconds, sizes in bytes, shares between 0 and 1; what is not
-known is None and stands in `Report.unknown` with its reason.
+known is None and stands in `ProfileReport.unknown` with its reason.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.profiles.names import KernelName
 from kanalyze.profiles.readers.event import Dims, ProfiledDevice
+from kanalyze.results.kernel import Skipped, Unknown
+from kanalyze.text.plain import to_plain
 
 SCHEMA = "kanalyze.decode/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file, or the rest of one, that could not be read; ``line`` is 0 where it is not known."""
-
-    file: str
-    line: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A field that is not known, and why."""
-
-    field: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
+class ProfiledLaunch:
     """One way in which a kernel was launched, how often and for how long.
 
     ``blocks_per_sm`` and ``occupancy`` (of the warps that an SM holds) are for the device's limits;
@@ -57,7 +41,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MatrixProduct:
     """A matrix product that a kernel computed, by its calling operator (row-major M, N, K).
 
     ``flops`` counts one call (a multiplication and an addition are two). ``peak_share`` is
@@ -80,7 +64,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProfiledKernel:
     """All launches of one name.
 
     ``share`` is of the time of everything that was read, whatever is shown. ``tensor_core`` is
@@ -93,8 +77,8 @@ class Row:
     total_us: float | None
     share: float | None
     tensor_core: bool | None
-    launches: tuple[Launch, ...]
-    problems: tuple[Problem, ...]
+    launches: tuple[ProfiledLaunch, ...]
+    problems: tuple[MatrixProduct, ...]
     counters: Mapping[str, float]
     devices: tuple[str, ...]
     operators: tuple[str, ...]
@@ -118,7 +102,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProfileGroup:
     """Rows with something in common."""
 
     key: str
@@ -129,20 +113,20 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ProfileSummary:
     """The whole of what is shown; ``tensor_core_range`` bounds the share on tensor cores."""
 
     total_us: float | None
     calls: int
-    by_family: tuple[Group, ...]
-    by_op: tuple[Group, ...]
-    by_arch: tuple[Group, ...]
+    by_family: tuple[ProfileGroup, ...]
+    by_op: tuple[ProfileGroup, ...]
+    by_arch: tuple[ProfileGroup, ...]
     tensor_core_share: float | None
     tensor_core_range: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProfileFinding:
     """Something worth acting on; ``numbers`` are what the message says."""
 
     id: str
@@ -154,91 +138,55 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProfileReport:
     """Everything about the inputs."""
 
     files: tuple[str, ...]
     skipped: tuple[Skipped, ...]
-    kernels: tuple[Row, ...]
-    summary: Summary
-    findings: tuple[Finding, ...]
+    kernels: tuple[ProfiledKernel, ...]
+    summary: ProfileSummary
+    findings: tuple[ProfileFinding, ...]
     unknown: tuple[Unknown, ...]
     grouped_by: str | None = None
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ProfileGroup, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data: the keys of the JSON (``kanalyze/schemas/decode.json``)."""
         summary = self.summary
         return {
             "schema": SCHEMA,
-            "files": list(self.files),
-            "skipped": [dataclasses.asdict(s) for s in self.skipped],
-            "kernels": [_row(row) for row in self.kernels],
+            **to_plain(self),
+            "kernels": [_kernel(kernel) for kernel in self.kernels],
             "summary": {
-                "total_us": summary.total_us,
-                "calls": summary.calls,
+                **to_plain(summary),
                 "by_family": {g.key: g.total_us for g in summary.by_family},
                 "by_op": {g.key: g.total_us for g in summary.by_op},
                 "by_arch": {g.key: g.total_us for g in summary.by_arch},
-                "tensor_core_share": summary.tensor_core_share,
-                "tensor_core_range": _listed(summary.tensor_core_range),
             },
-            "findings": [
-                {
-                    "id": f.id,
-                    "severity": f.severity,
-                    "message": f.message,
-                    "advice": f.advice,
-                    "kernels": list(f.kernels),
-                    "numbers": dict(f.numbers),
-                }
-                for f in self.findings
-            ],
-            "unknown": [dataclasses.asdict(u) for u in self.unknown],
-            "grouped_by": self.grouped_by,
-            "groups": [dataclasses.asdict(g) for g in self.groups],
         }
 
 
-def _listed(value: tuple[Any, ...] | None) -> list[Any] | None:
-    return None if value is None else list(value)
-
-
-def _row(row: Row) -> dict[str, Any]:
+def _kernel(kernel: ProfiledKernel) -> dict[str, Any]:
+    plain = to_plain(kernel)
     return {
-        **row.name.to_dict(),
-        "kind": row.kind,
-        "calls": row.calls,
-        "total_us": row.total_us,
-        "mean_us": row.mean_us,
-        "share": row.share,
-        "tensor_core": row.tensor_core,
-        "devices": list(row.devices),
-        "operators": list(row.operators),
-        "launches": [_launch(launch) for launch in row.launches],
-        "problems": [dataclasses.asdict(problem) for problem in row.problems],
-        "counters": dict(row.counters),
+        **kernel.name.to_dict(),
+        **{key: plain[key] for key in ("kind", "calls", "total_us")},
+        "mean_us": kernel.mean_us,
+        **{key: plain[key] for key in ("share", "tensor_core", "devices", "operators")},
+        "launches": [_launch(launch) for launch in kernel.launches],
+        **{key: plain[key] for key in ("problems", "counters")},
     }
 
 
-def _launch(launch: Launch) -> dict[str, Any]:
+def _launch(launch: ProfiledLaunch) -> dict[str, Any]:
     device = launch.device
     capability = device.capability if device else None
     return {
-        "grid": _listed(launch.grid),
-        "block": _listed(launch.block),
-        "registers_per_thread": launch.registers_per_thread,
-        "shared_bytes": launch.shared_bytes,
+        **to_plain(launch),
         "device": None if device is None else {
             "id": device.id,
             "name": device.name,
             "capability": None if capability is None else ".".join(map(str, capability)),
             "sms": device.multiprocessors,
         },
-        "calls": launch.calls,
-        "total_us": launch.total_us,
-        "blocks_per_sm": launch.blocks_per_sm,
-        "occupancy": launch.occupancy,
-        "waves": launch.waves,
-        "idle_share": launch.idle_share,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kanalyze.render import findings_text, traffic_moved, traffic_time
+from kanalyze.render import findings_text, traffic_bytes_text, traffic_time_text
 from kanalyze.render import traffic_rows as table
 from kanalyze.render.traffic_rows import Row
 from kanalyze.results import traffic as doc
@@ -231,7 +231,7 @@ class _Report:
         """Counters that no table above holds."""
         shown = ("global_", "shared_", "bulk_")
         for name, value in self.traffic.counters.items():
-            if value is None or name.startswith(shown) or name in traffic_time.NAMES:
+            if value is None or name.startswith(shown) or name in traffic_time_text.NAMES:
                 continue
             text = human(value) if name.endswith("_bytes") else whole(value)
             bounds = self.traffic.interval.get(name)
@@ -256,10 +256,10 @@ class _Report:
     def _moved(self) -> None:
         """Bytes, operations and branches; caches and time."""
         self.page.blank()
-        for label, segments in traffic_moved.lines(self.traffic, self.unknown):
+        for label, segments in traffic_bytes_text.lines(self.traffic, self.unknown):
             self.row(label, *segments)
         self.page.blank()
-        for label, segments in traffic_time.lines(self.traffic, self.unknown):
+        for label, segments in traffic_time_text.lines(self.traffic, self.unknown):
             self.row(label, *segments)
 
     def _findings(self) -> None:
