@@ -16,7 +16,7 @@ from kanalyze.text.page import plural
 class LaunchToCount:
     """A launch whose counters are wanted, and the case that it belongs to."""
 
-    found: record.MeasuredLaunch
+    launch: record.MeasuredLaunch
     case: BenchCase
 
 
@@ -45,13 +45,13 @@ def count_all(
     ranges: list[dict[str, Any]] = []
     owners: list[tuple[record.MeasuredLaunch, rivals.Rival | None]] = []
     for one in wanted:
-        cubin = (folder / f"{one.found.name}.cubin").absolute()
-        ranges.append(replay.kernel_range(one.found.built, str(cubin)))
-        owners.append((one.found, None))
-        for rival in one.found.rivals:
+        cubin = (folder / f"{one.launch.name}.cubin").absolute()
+        ranges.append(replay.kernel_range(one.launch.built, str(cubin)))
+        owners.append((one.launch, None))
+        for rival in one.launch.rivals:
             if rival.error is None:
                 ranges.append(replay.rival_range(one.case, rival.provider))
-                owners.append((one.found, rival))
+                owners.append((one.launch, rival))
     done = Done()
     if not ranges:
         return done
@@ -76,7 +76,7 @@ def count_all(
 
 def _assign(
     counted: nsight.RangeCounters,
-    found: record.MeasuredLaunch,
+    launch: record.MeasuredLaunch,
     rival: rivals.Rival | None,
     names: Sequence[str],
 ) -> None:
@@ -85,7 +85,7 @@ def _assign(
         rival.counted_launches = len(counted.kernels)
         return
     seen = [name.split("(")[0] for name, _ in counted.kernels]
-    if seen == [found.built.kernel]:
-        found.counters = counted.kernels[0][1]
+    if seen == [launch.built.kernel]:
+        launch.counters = counted.kernels[0][1]
     else:
-        found.no_counters = f"Nsight Compute saw {seen} where {found.built.kernel} was launched"
+        launch.no_counters = f"Nsight Compute saw {seen} where {launch.built.kernel} was launched"

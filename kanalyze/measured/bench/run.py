@@ -83,27 +83,27 @@ Progress = Callable[[str, int, int, str], None]
 
 
 def run(
-    cases: Sequence[BenchCase], options: Options, found: LocalGpu, progress: Progress
+    cases: Sequence[BenchCase], options: Options, gpu: LocalGpu, progress: Progress
 ) -> BenchResult:
     """Measure all cases; write their records.
 
     Raises:
         InputError: the records cannot be written.
     """
-    return _BenchRun(cases, options, found, progress).run()
+    return _BenchRun(cases, options, gpu, progress).run()
 
 
 class _BenchRun:
     def __init__(
-        self, cases: Sequence[BenchCase], options: Options, found: LocalGpu, progress: Progress
+        self, cases: Sequence[BenchCase], options: Options, gpu: LocalGpu, progress: Progress
     ):
-        self.options, self.machine, self.progress = options, found, progress
-        self.torch = found.torch
+        self.options, self.machine, self.progress = options, gpu, progress
+        self.torch = gpu.torch
         self.result = BenchResult([Outcome(case) for case in cases])
         self.measured: list[counter_pass.LaunchToCount] = []
         self.rivalled: set[tuple[Any, ...]] = set()
         self.began = time.monotonic()
-        self.versions = dict(found.versions)
+        self.versions = dict(gpu.versions)
         self.ncu: str | None = None
         if options.counters:
             self._look_for_ncu()
@@ -182,7 +182,7 @@ class _BenchRun:
             outcome.reason = built.reason
             return True
         try:
-            found = self._measure(outcome.case, built, rivals_too)
+            launch = self._measure(outcome.case, built, rivals_too)
         except Exception as error:  # one launch that fails does not hide the others
             text = str(error).strip() or type(error).__name__
             outcome.status, outcome.reason = "failed", text.splitlines()[0][:300]
@@ -192,15 +192,15 @@ class _BenchRun:
             else:
                 self.torch.cuda.empty_cache()
             return not lost
-        assert found.check is not None
-        outcome.status = "measured" if found.check.good else "wrong"
-        if not found.check.good:
+        assert launch.check is not None
+        outcome.status = "measured" if launch.check.good else "wrong"
+        if not launch.check.good:
             outcome.reason = (
-                f"relative norm {found.check.relative_norm:.2e} where {found.check.bound:.2e} is "
-                f"allowed, {found.check.not_finite} elements not finite"
+                f"relative norm {launch.check.relative_norm:.2e} where {launch.check.bound:.2e} is "
+                f"allowed, {launch.check.not_finite} elements not finite"
             )
-        outcome.data = self._write(found)
-        self.measured.append(counter_pass.LaunchToCount(found, outcome.case))
+        outcome.data = self._write(launch)
+        self.measured.append(counter_pass.LaunchToCount(launch, outcome.case))
         self.torch.cuda.empty_cache()
         return True
 
@@ -225,13 +225,13 @@ class _BenchRun:
         check = reference.check(torch, target, case.plan, tensors, limit)
         cold, warm = self.stopwatch.measure(go)
         kernel.close()
-        found = record.MeasuredLaunch(
+        launch = record.MeasuredLaunch(
             case.name, built, addresses, cold, warm, target.text, case.plan.dtype, case.plan.shape,
             check=check, no_counters=self._why_no_counters(case),
         )  # fmt: skip
         if rivals_too:
-            found.rivals = list(self._rivals(case, tensors))
-        return found
+            launch.rivals = list(self._rivals(case, tensors))
+        return launch
 
     def _why_no_counters(self, case: BenchCase) -> str:
         if not self.options.counters or not case.counters:
@@ -287,16 +287,16 @@ class _BenchRun:
         kernel, go = driver.launcher(self.driver, built, addresses, stream)
         cold, warm = self.stopwatch.measure(go)
         kernel.close()
-        found = record.MeasuredLaunch(
+        launch = record.MeasuredLaunch(
             name, built, addresses, cold, warm, case.target.text, case.plan.dtype, case.plan.shape,
             provider="torch.compile", no_counters=self._why_no_counters(case),
         )  # fmt: skip
-        self.result.compiled.append(self._write(found))
-        self.measured.append(counter_pass.LaunchToCount(found, case))
+        self.result.compiled.append(self._write(launch))
+        self.measured.append(counter_pass.LaunchToCount(launch, case))
 
-    def _write(self, found: record.MeasuredLaunch) -> dict[str, Any]:
-        data = found.to_dict(self.machine.device, self.versions)
-        write_record(self.options.folder, found.name, data, found.built.ptx, found.built.cubin)
+    def _write(self, launch: record.MeasuredLaunch) -> dict[str, Any]:
+        data = launch.to_dict(self.machine.device, self.versions)
+        write_record(self.options.folder, launch.name, data, launch.built.ptx, launch.built.cubin)
         return data
 
     # ------------------------------------------------------------ second pass
@@ -313,18 +313,18 @@ class _BenchRun:
         except KanalyzeError as error:
             self.result.notes.append(f"no counters: {error}")
             for one in wanted:
-                one.found.no_counters = str(error)
+                one.launch.no_counters = str(error)
         else:
             self.result.notes += done.notes
             self.result.interrupted = done.interrupted
             self.result.out_of_time = self.result.out_of_time or (done.missing > 0 and self._late())
         for one in wanted:
-            self._rewrite(one.found)
+            self._rewrite(one.launch)
 
-    def _rewrite(self, found: record.MeasuredLaunch) -> None:
-        data = self._write(found)
+    def _rewrite(self, launch: record.MeasuredLaunch) -> None:
+        data = self._write(launch)
         for outcome in self.result.outcomes:
-            if outcome.data is not None and outcome.data["case"] == found.name:
+            if outcome.data is not None and outcome.data["case"] == launch.name:
                 outcome.data = data
         kept = self.result.compiled
         kept[:] = [data if old["case"] == data["case"] else old for old in kept]
