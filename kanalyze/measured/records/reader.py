@@ -253,7 +253,7 @@ class _RecordReader:
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"found {text}, which is no JSON")
+    raise ValueError(f"found {text}, which is not JSON")
 
 
 def _other_document(data: Mapping[str, Any]) -> bool:

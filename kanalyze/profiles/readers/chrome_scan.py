@@ -313,7 +313,7 @@ class Scanner(Generic[T]):
             done = end
             event = self._one(buffer[start:done])
             if event is None:
-                self._note(self._offset + start, "found an event that is no JSON, left out")
+                self._note(self._offset + start, "found an event that is not JSON, left out")
             else:
                 batch.append(event)
         self._check_encoding(buffer[:done])

@@ -212,7 +212,7 @@ class DumpSource:
                 self.trouble.add(
                     0,
                     f"stopped after {produced >> 20} MiB: gzip data that unpacks to more than "
-                    f"{BOMB_RATIO} times its size is no profile",
+                    f"{BOMB_RATIO} times its size is not a profile",
                 )
                 return
             if unpacker.eof:
