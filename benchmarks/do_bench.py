@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kanalyze.measured.bench import build, cases, checking, driver, timing
+from kanalyze.measured.bench import build, cases, driver, event_times, reference
 
 
-def case_of(record: dict[str, Any]) -> cases.Case:
+def case_of(record: dict[str, Any]) -> cases.BenchCase:
     """The launch that a record was made of."""
     target = cases.load(record["target"])
     own = {
@@ -31,7 +31,7 @@ def case_of(record: dict[str, Any]) -> cases.Case:
     }
     known = {*target.file.shape, *target.file.constexprs, *target.file.options}
     settings = {n: v for n, v in {**own, **record["shape"]}.items() if n in known}
-    request = cases.Request(
+    request = cases.BenchRequest(
         (record["target"],), (record["dtype"],), values={n: (v,) for n, v in settings.items()}
     )
     (case,) = cases.expand([request])
@@ -39,7 +39,7 @@ def case_of(record: dict[str, Any]) -> cases.Case:
     return case
 
 
-def both(torch: Any, loaded: driver.Driver, case: cases.Case) -> tuple[Callable[[], Any], ...]:
+def both(torch: Any, loaded: driver.Driver, case: cases.BenchCase) -> tuple[Callable[[], Any], ...]:
     """Functions that launch a case: its cubin through the driver, its source through Triton."""
     plan = case.plan
     major, minor = torch.cuda.get_device_capability()
@@ -48,7 +48,7 @@ def both(torch: Any, loaded: driver.Driver, case: cases.Case) -> tuple[Callable[
     )
     assert isinstance(built, build.Launchable), built
     tensors = {
-        name: checking.tensor(torch, build.Param(name, f"*{value[1]}", None, value[2]))
+        name: reference.tensor(torch, build.BenchParam(name, f"*{value[1]}", None, value[2]))
         for name, value in plan.arguments.items()
         if isinstance(value, tuple)
     }
@@ -69,7 +69,7 @@ def main() -> int:
     import triton
 
     torch.zeros(1, device="cuda")
-    loaded, stopwatch = driver.Driver(), timing.Stopwatch(torch)
+    loaded, stopwatch = driver.Driver(), event_times.Stopwatch(torch)
     records = [json.loads(p.read_text()) for p in sorted(options.folder.glob("*.json"))]
     records = [r for r in records if r.get("provider") == "kernel"]
     long = [r for r in records if r["time_ms"]["median"] > 0.02]

@@ -113,14 +113,14 @@ def _benched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
 
 
 def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
-    from kanalyze.measured.bench import counters, gpu
+    from kanalyze.measured.bench import gpu, nsight
 
-    ncu = counters.find_ncu()
+    ncu = nsight.find_ncu()
     assert ncu is not None
-    device = gpu.machine().device
+    device = gpu.local_gpu().device
     found = {}
     ranges = [_range(file) for file in files]
-    rows, _, _ = counters.count(ncu, ranges, list(METRICS.values()), lambda done: None)
+    rows, _, _ = nsight.count(ncu, ranges, list(METRICS.values()), lambda done: None)
     for index, row in rows.items():
         total = row.total(list(METRICS.values()))
         named = {name: total.get(metric) for name, metric in METRICS.items()}

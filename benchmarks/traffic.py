@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kanalyze.analysis.launch import estimate
 from kanalyze.errors import KanalyzeError
 from kanalyze.frontend.compile import Compiled, compile_kernel
-from kanalyze.measured.records.reading import read_records
+from kanalyze.measured.records.reader import read_records
 from kanalyze.traffic import totals
 
 ROOT = Path(__file__).resolve().parents[1]

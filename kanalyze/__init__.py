@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kanalyze.frontend.compile import Compiled as Compiled
     from kanalyze.frontend.compile import compile_kernel as compile_kernel
     from kanalyze.launch.record import Launch as Launch
-    from kanalyze.measured.check.running import check as check
-    from kanalyze.measured.records.reading import Record as Record
-    from kanalyze.measured.records.reading import read_records as read_records
+    from kanalyze.measured.check.runner import check as check
+    from kanalyze.measured.records.reader import Record as Record
+    from kanalyze.measured.records.reader import read_records as read_records
     from kanalyze.models.occupancy import Occupancy as Occupancy
     from kanalyze.models.occupancy import occupancy as occupancy
     from kanalyze.models.waves import Waves as Waves
@@ -84,9 +84,9 @@ _HOME = {
     "decode": "kanalyze.profiles.names",
     "KernelName": "kanalyze.profiles.names",
     "Check": "kanalyze.results.check",
-    "check": "kanalyze.measured.check.running",
-    "Record": "kanalyze.measured.records.reading",
-    "read_records": "kanalyze.measured.records.reading",
+    "check": "kanalyze.measured.check.runner",
+    "Record": "kanalyze.measured.records.reader",
+    "read_records": "kanalyze.measured.records.reader",
     "Event": "kanalyze.profiles.readers",
     "Compiled": "kanalyze.frontend.compile",
     "Device": "kanalyze.devices.table",

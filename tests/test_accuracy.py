@@ -16,9 +16,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from kanalyze.measured.check import running
-from kanalyze.measured.check.comparing import compare
-from kanalyze.measured.records.reading import Record, read_records
+from kanalyze.measured.check import runner
+from kanalyze.measured.check.comparison import compare
+from kanalyze.measured.records.reader import Record, read_records
 from kanalyze.render import check_csv
 from kanalyze.results import check as document
 
@@ -73,7 +73,7 @@ def test_the_file_holds_what_is_found_now(
         script.WITH_DATA: 4,
     }
     some = [r for path, records in samples.items() for r in records[:: steps[path]]]
-    check = running.document((), len(some), [compare(record) for record in some], ())
+    check = runner.document((), len(some), [compare(record) for record in some], ())
     again = script.launches(check_csv.render(check))
     kept = {(launch.file, launch.case): launch.comparisons for launch in script.found()}
     changed = [

@@ -6,7 +6,6 @@ OUT/records.json.gz: a list of records with their PTX. Arrays hold random data.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -15,6 +14,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from kanalyze.measured.bench import nsight  # noqa: E402
+
 METRICS = [
     *(
         f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
@@ -374,22 +377,25 @@ def main() -> None:
 def profile(script: str, out: Path, metrics: list[str]) -> None:
     """Count what ``script OUT child`` launches, and write OUT/records.json.gz."""
     command = [
-        "ncu", "--replay-mode", "kernel", "--cache-control", "all", "--clock-control", "none",
-        "--profile-from-start", "off", "--csv", "--page", "raw", "--print-units", "base",
-        "--metrics", ",".join(metrics), sys.executable, script, out, "child",
-    ]  # fmt: skip
+        "ncu",
+        *nsight.OPTIONS,
+        "--metrics",
+        ",".join(metrics),
+        sys.executable,
+        script,
+        out,
+        "child",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    rows = [r for r in csv.reader(done.stdout.splitlines()) if r]
-    start = next((i for i, r in enumerate(rows) if r[0] == "ID"), None)
-    if start is None:
+    rows = list(nsight.table_rows(done.stdout.splitlines()))
+    if not rows:
         sys.exit(done.stdout[-3000:] + done.stderr[-3000:])
-    header, values = rows[start], [r for r in rows[start + 1 :] if r[0].isdigit()]
     records = json.loads((out / "launched.json").read_text())
-    print(len(records), "launches,", len(values), "profiled")
-    for record, row in zip(records, values, strict=True):
-        named = dict(zip(header, row, strict=True))
-        record["counters"] = {m: float(named[m].replace(",", "")) for m in metrics if named.get(m)}
-        print(record["case"], named["Kernel Name"][:30])
+    print(len(records), "launches,", len(rows), "profiled")
+    for record, row in zip(records, rows, strict=True):
+        counters = nsight.counters_of(row, metrics)
+        record["counters"] = {name: value for name, value in counters.items() if value is not None}
+        print(record["case"], row["Kernel Name"][:30])
     (out / "launched.json").unlink()
     with gzip.open(out / "records.json.gz", "wt") as file:
         json.dump(records, file)

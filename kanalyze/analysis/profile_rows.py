@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 from kanalyze.errors import KanalyzeError, Unknown
-from kanalyze.profiles.collect import Collector, Found, Tally
+from kanalyze.profiles.collector import Collector, KernelTotals, Tally
 from kanalyze.profiles.operators import product_of
 from kanalyze.profiles.peaks import peak_of
-from kanalyze.profiles.readers.event import Device
+from kanalyze.profiles.readers.event import ProfiledDevice
 from kanalyze.profiles.tensorcores import MATRIX
 from kanalyze.results.kernel import UnknownField
 from kanalyze.results.profile import (
@@ -29,7 +29,9 @@ _UNDECIDED = 0.01
 """Share of the time that may be undecided for the share on tensor cores to be a number."""
 
 
-def row_of(found: Found, total_us: float | None, unknown: list[UnknownField]) -> ProfiledKernel:
+def row_of(
+    found: KernelTotals, total_us: float | None, unknown: list[UnknownField]
+) -> ProfiledKernel:
     """A row; what is not known of it is added to ``unknown``."""
     time = found.tally.time_us
     by_time = sorted(found.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
@@ -55,7 +57,7 @@ def row_of(found: Found, total_us: float | None, unknown: list[UnknownField]) ->
     )
 
 
-def shown_device(device: Device) -> str:
+def shown_device(device: ProfiledDevice) -> str:
     """A device by its name, else its number."""
     return device.name or (f"device {device.id}" if device.id is not None else "device")
 
@@ -64,7 +66,7 @@ def _by_time(tallies: dict[K, Tally]) -> list[tuple[K, Tally]]:
     return sorted(tallies.items(), key=lambda item: (-item[1].total_us, -item[1].calls))
 
 
-def _launch(key: tuple[Any, ...], device: Device | None, tally: Tally) -> ProfiledLaunch:
+def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -> ProfiledLaunch:
     grid, block, registers, shared = key
     launch = ProfiledLaunch(grid, block, registers, shared, device, tally.calls, tally.time_us)
     if (
@@ -114,7 +116,7 @@ def _held(
     return found.blocks_per_sm, found.percent
 
 
-def _problems(found: Found, unknown: list[UnknownField]) -> list[MatrixProduct]:
+def _problems(found: KernelTotals, unknown: list[UnknownField]) -> list[MatrixProduct]:
     if found.name.decoded.get("op") not in MATRIX or found.name.decoded.get("op") == "attention":
         return []
     problems = []

@@ -15,7 +15,7 @@ from kanalyze.errors import UsageError
 from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.measured.bench.cases import Request
+    from kanalyze.measured.bench.cases import BenchRequest
 
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
@@ -132,8 +132,8 @@ def _requests(
     values: dict[str, tuple[str, ...]],
     dtype: str | None,
     plan: Path | None,
-) -> list[Request]:
-    from kanalyze.measured.bench.cases import Request, read_plan
+) -> list[BenchRequest]:
+    from kanalyze.measured.bench.cases import BenchRequest, read_plan
 
     if sum((bool(targets), everything, plan is not None)) != 1:
         raise UsageError("give TARGETs, or --all, or --plan FILE")
@@ -147,8 +147,8 @@ def _requests(
 
         if values:
             raise UsageError("--set needs TARGETs: names differ between kernels")
-        return [Request(tuple(kernel_file.bundled()), dtypes, checks=True)]
-    return [Request(targets, dtypes, values=dict(values))]
+        return [BenchRequest(tuple(kernel_file.bundled()), dtypes, checks=True)]
+    return [BenchRequest(targets, dtypes, values=dict(values))]
 
 
 def _run(
@@ -156,7 +156,7 @@ def _run(
 ) -> int:
     from kanalyze.measured.bench import gpu, run, summary
 
-    machine = gpu.machine()
+    machine = gpu.local_gpu()
     where = Path(folder)
     result = run.run(found, run.Options(where, **asked), machine, _Progress())
     document = summary.document(result, machine, where)
@@ -164,7 +164,7 @@ def _run(
         output.say(note, "note")
     _deliver(document, format_, color)
     if pack is not None:
-        from kanalyze.measured.records.writing import pack as pack_records
+        from kanalyze.measured.records.writer import pack as pack_records
 
         count = pack_records(where, Path(pack))
         output.say(f"{count} records packed into {pack}")

@@ -14,7 +14,7 @@ from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
     from kanalyze.measured.records.metrics import Metric
-    from kanalyze.measured.records.reading import Record, Skipped
+    from kanalyze.measured.records.reader import Record, Skipped
     from kanalyze.results import check as doc
 
 _MANY = 20
@@ -71,7 +71,7 @@ def command(
       kanalyze check out/ --counter estimate --plot errors.svg
       kanalyze check out/gelu_64M.json --details
     """
-    from kanalyze.measured.check import running, summary
+    from kanalyze.measured.check import runner, summary
     from kanalyze.render import check_plot, figures
 
     if not records:
@@ -86,11 +86,11 @@ def command(
     if plot is not None:
         figures.check_suffix(plot)
     found, skipped, failed = _read(records)
-    chosen = running.of_purpose(found, purpose)
+    chosen = runner.of_purpose(found, purpose)
     if found and not chosen:
         output.say(f"no record has the purpose '{purpose}'", "warning")
     launches, interrupted = _compare(chosen, metrics, jobs)
-    check = running.document(records, len(chosen), launches, skipped, wanted)
+    check = runner.document(records, len(chosen), launches, skipped, wanted)
     code = max(3 if skipped or failed else 0, _faults(check))
     if launches or format_ == "json":
         _deliver(check, format_, color, width, pager, file, details)
@@ -109,7 +109,7 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
     """The records, what was left out (already said), and whether a path could not be read."""
     from kanalyze.cli.app import report_error, report_errors
     from kanalyze.errors import InputError
-    from kanalyze.measured.records.reading import read_records
+    from kanalyze.measured.records.reader import read_records
 
     found: list[Record] = []
     skipped: list[Skipped] = []
@@ -134,7 +134,7 @@ def _compare(
     records: list[Record], metrics: tuple[Metric, ...], jobs: int
 ) -> tuple[list[doc.CheckedLaunch], bool]:
     """The launches that were compared, in the order of the records, and whether it was stopped."""
-    from kanalyze.measured.check.running import compared
+    from kanalyze.measured.check.runner import compared
 
     done: dict[int, doc.CheckedLaunch] = {}
     stopped = False
@@ -152,7 +152,7 @@ def _faults(check: doc.Check) -> int:
     """Say faults of kanalyze's; the exit code."""
     from kanalyze.cli.app import report_error
     from kanalyze.errors import InputError
-    from kanalyze.measured.check.running import faults
+    from kanalyze.measured.check.runner import faults
 
     code = 0
     for file, message in faults(check.launches):

@@ -80,7 +80,7 @@ def command(
       kanalyze decode --explain ampere_sgemm_128x128_nn
       nsys stats --format csv report.nsys-rep | kanalyze decode - --format json
     """
-    from kanalyze.analysis.profile import Session, Wanted
+    from kanalyze.analysis.profile import View, read, report_on
 
     if not (files or names or explain):
         raise UsageError("give a FILE, a folder, - or --name NAME (see 'kanalyze decode --help')")
@@ -104,21 +104,21 @@ def command(
     from kanalyze.cli.app import report_error
 
     with _progress(files) as progress:
-        session = Session(names_only, report_error, progress)
-        for target in files:
-            session.read(target)
-        session.names((*names, *explain))
-        code = 3 if session.failed else 0
+        profile = read(
+            files, (*names, *explain), names_only=names_only, on_error=report_error,
+            progress=progress,
+        )  # fmt: skip
+        code = 3 if profile.failed else 0
         if enrich is not None:
             code = max(code, _enrich(files, enrich, progress))
     text_top = top if format_ != "text" else None
-    report = session.report(Wanted(group_by, sort, text_top, match, findings.ignore))
+    report = report_on(profile, View(group_by, sort, text_top, match, findings.ignore))
     if report.kernels or format_ == "json":
         text = _rendered(report, format_, columns, color_on, top, details)
         output.deliver(text, file, pager and format_ == "text")
-    elif match is not None and session.files:
+    elif match is not None and profile.files:
         output.say(f"no name matches '{match}'", "warning")
-    elif session.files and not session.failed:
+    elif profile.files and not profile.failed:
         output.say("nothing ran on the GPU in what was read", "warning")
     return max(code, findings.exit_code(f.severity for f in report.findings))
 

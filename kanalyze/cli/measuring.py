@@ -20,17 +20,17 @@ def measured(page: Page) -> dict[str, Any]:
         MissingToolError: there is no GPU.
     """
     from kanalyze.devices import table as devices
-    from kanalyze.measured.bench import gpu, measure
+    from kanalyze.measured.bench import gpu, reached_rates
     from kanalyze.render.measured_text import measured_text
 
-    machine = gpu.machine()
+    machine = gpu.local_gpu()
     try:
         known = devices.device(machine.device)
         table = {name: fact.value for name, fact in known.facts.items()}
     except UsageError as error:
         output.say(f"{error}; nothing to compare with", "note")
         table = {}
-    found = measure.measure(machine, _progress).to_dict()
+    found = reached_rates.measure(machine, _progress).to_dict()
     measured_text(found, table, page)
     return found
 
@@ -43,14 +43,14 @@ def calibrated() -> tuple[str, dict[str, Any]]:
         UsageError: the device table does not know the GPU.
     """
     from kanalyze.devices import table as devices
-    from kanalyze.measured.bench import calibrate, calibrating, gpu
+    from kanalyze.measured.bench import calibration_solver, calibration_times, gpu
     from kanalyze.performance.cache_sim import calibration
 
-    machine = gpu.machine()
+    machine = gpu.local_gpu()
     device = devices.device(machine.device)
-    measured, compiled = calibrate.calibrate(machine, device, _progress)
-    solved = calibrating.solve(measured, device, compiled, _progress)
-    remarks = calibrating.remarks(measured, solved.reasons)
+    measured, compiled = calibration_times.calibrate(machine, device, _progress)
+    solved = calibration_solver.solve(measured, device, compiled, _progress)
+    remarks = calibration_solver.remarks(measured, solved.reasons)
     data = {
         **remarks,
         "unknown": dict(solved.reasons),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.collector import Collector
 from kanalyze.results.profile import ProfiledKernel
 
 WORTH = 0.05

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kanalyze.errors import nearest
 from kanalyze.findings import catalogue, ignoring
 from kanalyze.findings.profile import Profile
-from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.collector import Collector
 from kanalyze.results import profile as profile_doc
 from kanalyze.results.kernel import Finding, UnknownField
 

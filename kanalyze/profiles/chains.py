@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanalyze.profiles.operators import Moved, elements_of, moved_by
+from kanalyze.profiles.operators import OperatorBytes, elements_of, moved_by
 from kanalyze.profiles.readers.event import Event, Operator
 
 SHORTEST = 3
@@ -22,7 +22,7 @@ _Link = tuple[str, Operator | None]
 
 
 @dataclass(slots=True)
-class Chain:
+class KernelChain:
     """A chain and its repetitions: names in order, calling operators, how often, how long."""
 
     names: tuple[str, ...]
@@ -31,14 +31,14 @@ class Chain:
     times: int = 0
     total_us: float = 0.0
 
-    def moved(self) -> list[Moved] | None:
+    def moved(self) -> list[OperatorBytes] | None:
         """What each kernel moves; None where one of them is not known."""
         moved = [None if o is None else moved_by(o) for o in self.operators]
         return None if None in moved else [m for m in moved if m is not None]
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenChain:
     elements: Any
     start_us: float
     links: list[tuple[str, Operator | None, float]]
@@ -48,8 +48,8 @@ class Chains:
     """Finds chains while events go by; memory is bounded."""
 
     def __init__(self) -> None:
-        self.open: dict[tuple[Any, ...], _Open] = {}
-        self._closed: dict[tuple[Any, ...], Chain] = {}
+        self.open: dict[tuple[Any, ...], _OpenChain] = {}
+        self._closed: dict[tuple[Any, ...], KernelChain] = {}
         self._elements: dict[int, int | None] = {}
         self._held: list[Operator] = []
 
@@ -71,11 +71,11 @@ class Chains:
             self._close(current)
             current = None
         if current is None:
-            current = self.open[stream] = _Open(elements, event.start_us, [])
+            current = self.open[stream] = _OpenChain(elements, event.start_us, [])
         current.start_us = event.start_us
         current.links.append((event.name, event.operator, event.total_us))
 
-    def all(self) -> list[Chain]:
+    def all(self) -> list[KernelChain]:
         """The chains so far, those that take most time first."""
         for current in self.open.values():
             self._close(current)
@@ -93,7 +93,7 @@ class Chains:
             self._held.append(operator)
         return self._elements[key]
 
-    def _close(self, current: _Open) -> None:
+    def _close(self, current: _OpenChain) -> None:
         links = current.links
         if len(links) < SHORTEST:
             return
@@ -108,7 +108,9 @@ class Chains:
                 return
             elements = current.elements if isinstance(current.elements, int) else None
             first = links[:period]
-            chain = Chain(tuple(n for n, _, _ in first), tuple(o for _, o, _ in first), elements)
+            chain = KernelChain(
+                tuple(n for n, _, _ in first), tuple(o for _, o, _ in first), elements
+            )
             self._closed[key] = chain
         chain.times += len(links) // period
         chain.total_us += sum(time for _, _, time in links)

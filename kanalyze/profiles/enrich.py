@@ -23,7 +23,7 @@ from kanalyze.profiles.describe import describe
 from kanalyze.profiles.names import decode
 from kanalyze.profiles.readers.chrome_records import loads
 from kanalyze.profiles.readers.chrome_scan import NotATraceError, Scanner
-from kanalyze.profiles.readers.reading import opened
+from kanalyze.profiles.readers.formats import opened
 from kanalyze.profiles.tensorcores import uses_tensor_cores
 
 _CATEGORIES = frozenset(("kernel", "Kernel", "gpu_memcpy", "gpu_memset", "Memcpy", "Memset"))

@@ -73,7 +73,7 @@ def product_of(operator: Operator) -> Product | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class OperatorBytes:
     """What an element-wise operator moves: bytes that it reads and writes, elements written.
 
     ``largest_input`` is the largest of its inputs in bytes.
@@ -91,7 +91,7 @@ def elements_of(operator: Operator) -> int | None:
     return max(sizes) if sizes else None
 
 
-def moved_by(operator: Operator) -> Moved | None:
+def moved_by(operator: Operator) -> OperatorBytes | None:
     """The bytes that an element-wise operator has to move if each input is read once.
 
     None where shapes or types are not all known. A tensor that is used twice (x * x) counts
@@ -129,7 +129,7 @@ def moved_by(operator: Operator) -> Moved | None:
     elif operator.name in _WRITE_ONLY:
         read = []
     elements = math.prod(shape)
-    return Moved(sum(read), elements * BYTES[dtype], elements, max(read, default=0))
+    return OperatorBytes(sum(read), elements * BYTES[dtype], elements, max(read, default=0))
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:

@@ -6,7 +6,7 @@ from functools import cache
 
 from kanalyze.errors import KanalyzeError, Unknown
 from kanalyze.profiles.names import KernelName
-from kanalyze.profiles.readers.event import Device
+from kanalyze.profiles.readers.event import ProfiledDevice
 
 _TENSOR = {
     "f16": "fp16_tensor_tflops",
@@ -26,7 +26,7 @@ Peak = tuple[float, str]
 
 
 def peak_of(
-    device: Device | None, dtype: str, name: KernelName, tensor_core: bool | None
+    device: ProfiledDevice | None, dtype: str, name: KernelName, tensor_core: bool | None
 ) -> Peak | Unknown:
     """The dense peak that a matrix product of this type and path is up against, or why there is
     none to compare with."""

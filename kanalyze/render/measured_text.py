@@ -19,7 +19,7 @@ def measured_text(measured: Mapping[str, Any], table: Mapping[str, Any], page: P
     """Rates reached and their share of the table's; the curve of L2.
 
     Args:
-        measured: `kanalyze.measured.bench.measure.Rates` as plain data.
+        measured: `kanalyze.measured.bench.reached_rates.Rates` as plain data.
         table: the device table's numbers of this GPU; without those that are not known.
         page: where the lines go.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kanalyze.profiles.describe import describe
-from kanalyze.profiles.names import KernelName, Row, explain
+from kanalyze.profiles.names import KernelName, NamePart, explain
 from kanalyze.text.page import Page
 from kanalyze.text.safe import escaped
 
@@ -74,7 +74,7 @@ def _explain(page: Page, name: KernelName, width: int) -> None:
         page.line((remark, ""), lead=[("    ", "")], hang=2)
 
 
-def _value(row: Row) -> object:
+def _value(row: NamePart) -> object:
     """A value as it is shown; what each argument was specialised to has its index in front."""
     if not isinstance(row.value, tuple):
         return row.value

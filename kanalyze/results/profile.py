@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.profiles.names import KernelName
-from kanalyze.profiles.readers.event import Device, Dims
+from kanalyze.profiles.readers.event import Dims, ProfiledDevice
 from kanalyze.results.kernel import Skipped, UnknownField
 from kanalyze.text.plain import to_plain
 
@@ -31,7 +31,7 @@ class ProfiledLaunch:
     block: Dims | None
     registers_per_thread: int | None
     shared_bytes: int | None
-    device: Device | None
+    device: ProfiledDevice | None
     calls: int
     total_us: float | None
     blocks_per_sm: int | None = None

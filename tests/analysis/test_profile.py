@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from kanalyze.analysis.profile import Session, Wanted, decode_files
+from kanalyze.analysis.profile import Profile, View, decode_files, report_on
 from kanalyze.models.tiling import tile_efficiency
 from kanalyze.profiles.chains import Chains
-from kanalyze.profiles.collect import Collector
+from kanalyze.profiles.collector import Collector
 from kanalyze.profiles.names import decode
 from kanalyze.profiles.operators import moved_by, product_of
-from kanalyze.profiles.readers import Device, Event, Operator
+from kanalyze.profiles.readers import Event, Operator, ProfiledDevice
 from kanalyze.profiles.tensorcores import uses_tensor_cores
 from kanalyze.results.profile import ProfileReport
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples" / "dumps"
 SHARED = ROOT.parent / "shared" / "dumps"
 
-H200 = Device(0, "NVIDIA H200", (9, 0), 132)
+H200 = ProfiledDevice(0, "NVIDIA H200", (9, 0), 132)
 SIMT = "ampere_sgemm_128x128_nn"
 TENSOR = "cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4"
 POINTWISE = (
@@ -39,10 +39,10 @@ def mm(m: int, n: int, k: int, dtype: str = "float") -> Operator:
 
 
 def report(events: Sequence[Event], **wanted: Any) -> ProfileReport:
-    session = Session()
+    kernels = Collector()
     for event in events:
-        session.collector.add(event)
-    return session.report(Wanted(**wanted))
+        kernels.add(event)
+    return report_on(Profile(kernels), View(**wanted))
 
 
 def ids(found: ProfileReport) -> list[str]:
@@ -209,8 +209,8 @@ def test_match_sort_top_and_groups() -> None:
 
 
 def test_groups_by_device_and_file_split_a_name() -> None:
-    other = Device(1, "NVIDIA H200", (9, 0), 132)
-    a100 = Device(0, "NVIDIA A100-SXM4-40GB", (8, 0), 108)
+    other = ProfiledDevice(1, "NVIDIA H200", (9, 0), 132)
+    a100 = ProfiledDevice(0, "NVIDIA A100-SXM4-40GB", (8, 0), 108)
     events = [Event(SIMT, total_us=1.0, device=d, file=f)
               for d, f in ((H200, "a"), (other, "a"), (a100, "b"), (None, "b"))]  # fmt: skip
     found = report(events, group_by="device").groups
@@ -220,7 +220,9 @@ def test_groups_by_device_and_file_split_a_name() -> None:
 
 
 def test_equal_devices_of_different_objects_are_one() -> None:
-    events = [Event(SIMT, total_us=1.0, device=Device(0, "X", (9, 0), 1)) for _ in range(5000)]
+    events = [
+        Event(SIMT, total_us=1.0, device=ProfiledDevice(0, "X", (9, 0), 1)) for _ in range(5000)
+    ]
     row = report(events).kernels[0]
     assert row.devices == ("X",)
     assert [launch.calls for launch in row.launches] == []  # no grid: nothing to show
@@ -232,7 +234,7 @@ def test_many_kinds_of_launches_stay_bounded() -> None:
     collector = Collector()
     for grid in range(1, 1000):
         collector.add(Event(SIMT, total_us=1.0, grid=(grid, 1, 1), block=(1, 1, 1), device=H200))
-    found = collector.found[SIMT]
+    found = collector.by_name[SIMT]
     assert len(found.launches) <= 65
     assert sum(tally.calls for _, tally in found.launches.values()) == 999
     assert found.devices()[H200].calls == 999
@@ -325,7 +327,9 @@ def test_fp32_products_on_cuda_cores() -> None:
     assert finding.id == "fp32-simt-gemm"
     assert finding.numbers == {"calls": 7, "total_us": 60.0, "share": 0.6}
     assert "if the GPU is an Ampere or later" in finding.advice
-    turing = [Event(SIMT, total_us=60.0, device=Device(0, "T4", (7, 5), 40), grid=(1, 1, 1))]
+    turing = [
+        Event(SIMT, total_us=60.0, device=ProfiledDevice(0, "T4", (7, 5), 40), grid=(1, 1, 1))
+    ]
     assert ids(report(turing)) == []
     half = Event("ampere_hgemm_128x128_nn", total_us=60.0)
     assert ids(report([half])) == []
@@ -333,7 +337,7 @@ def test_fp32_products_on_cuda_cores() -> None:
 
 
 def older(name: str, capability: tuple[int, int], **more: Any) -> ProfileReport:
-    device = Device(0, "D", capability, 100)
+    device = ProfiledDevice(0, "D", capability, 100)
     return report([Event(name, total_us=500.0, device=device, grid=(500, 1, 1), **more)])
 
 
@@ -372,7 +376,7 @@ def test_waves() -> None:
     def launched(blocks: int, **more: Any) -> list[str]:
         event = Event(TENSOR, total_us=500.0, grid=(blocks, 1, 1), block=(256, 1, 1),
                       registers_per_thread=255, shared_bytes=180_000,
-                      device=Device(0, "D", (9, 0), 132), **more)  # fmt: skip
+                      device=ProfiledDevice(0, "D", (9, 0), 132), **more)  # fmt: skip
         return [i for i in ids(report([event])) if i == "wave-quantisation"]
 
     assert launched(133) == ["wave-quantisation"]  # two waves, the second with one block
@@ -383,7 +387,7 @@ def test_waves() -> None:
     assert launched(133, calls=100) == []  # 5 us each
     nccl = Event("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
                  total_us=500.0, grid=(24, 1, 1), block=(544, 1, 1), registers_per_thread=96,
-                 shared_bytes=1000, device=Device(0, "D", (9, 0), 132))  # fmt: skip
+                 shared_bytes=1000, device=ProfiledDevice(0, "D", (9, 0), 132))  # fmt: skip
     assert ids(report([nccl])) == []
 
 

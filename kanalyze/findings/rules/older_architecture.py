@@ -36,7 +36,7 @@ from __future__ import annotations
 import re
 
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
-from kanalyze.profiles.collect import SHORT_US
+from kanalyze.profiles.collector import SHORT_US
 from kanalyze.results.profile import ProfiledKernel, ProfileFinding
 from kanalyze.text.numbers import duration
 

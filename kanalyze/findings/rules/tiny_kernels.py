@@ -32,7 +32,7 @@ Graphs" (2021).
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, names, sums
-from kanalyze.profiles.collect import SHORT_US
+from kanalyze.profiles.collector import SHORT_US
 from kanalyze.results.profile import ProfileFinding
 
 
@@ -40,7 +40,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
     """Many launches that take less time than launching them."""
     kernels = [r for r in profile.rows if r.kind == "kernel"]
     calls, _ = sums(kernels)
-    short = sum(profile.collector.found[r.name.name].short_calls for r in kernels)
+    short = sum(profile.collector.by_name[r.name.name].short_calls for r in kernels)
     tiny = [r for r in kernels if (r.mean_us or 0.0) < SHORT_US]
     _, time = sums(tiny)
     if short < 200 or short < 0.5 * calls or time / profile.total_us < 2 * WORTH:

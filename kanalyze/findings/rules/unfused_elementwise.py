@@ -36,7 +36,7 @@ one Triton kernel.
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile
-from kanalyze.profiles.chains import Chain
+from kanalyze.profiles.chains import KernelChain
 from kanalyze.results.profile import ProfileFinding
 from kanalyze.text.numbers import size
 
@@ -56,7 +56,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
     return found[:5]
 
 
-def _chain(chain: Chain, total: float) -> ProfileFinding | None:
+def _chain(chain: KernelChain, total: float) -> ProfileFinding | None:
     moved = chain.moved()
     if moved is None:
         return None

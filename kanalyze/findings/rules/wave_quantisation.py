@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 from kanalyze.findings import bounds
 from kanalyze.findings.profile import WORTH, Profile, names
-from kanalyze.profiles.collect import SHORT_US
+from kanalyze.profiles.collector import SHORT_US
 from kanalyze.results import profile as profiled
 from kanalyze.results.kernel import Finding
 from kanalyze.text.numbers import decimal, duration, whole

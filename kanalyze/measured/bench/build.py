@@ -24,7 +24,7 @@ ELEMENT_BYTES = {
 
 
 @dataclass(frozen=True)
-class Param:
+class BenchParam:
     """A kernel parameter: a scalar's ``value``, or the ``dims`` of what a pointer points to.
 
     ``type`` is in Triton's notation: ``i32``, ``fp32``, ``*fp16``.
@@ -80,7 +80,7 @@ class Launchable:
     block: tuple[int, int, int]
     dynamic_shared_bytes: int
     shared_bytes: int
-    params: tuple[Param, ...]
+    params: tuple[BenchParam, ...]
     null_params: int
     constexprs: Mapping[str, Any]
     num_warps: int
@@ -160,16 +160,16 @@ def launchable(compiled: Compiled, device: str | None) -> Launchable:
     )
 
 
-def _params(compiled: Compiled) -> list[Param]:
+def _params(compiled: Compiled) -> list[BenchParam]:
     found = []
     for name, kind in compiled.signature.items():
         if kind == "constexpr":
             continue
         match compiled.arguments.get(name):
             case ("*", str(_), tuple(dims)):
-                found.append(Param(name, kind, None, dims))
+                found.append(BenchParam(name, kind, None, dims))
             case int() | float() as value:
-                found.append(Param(name, kind, value))
+                found.append(BenchParam(name, kind, value))
             case _:
                 raise InputError(f"{compiled.name}: no value is known of the argument '{name}'")
     return found

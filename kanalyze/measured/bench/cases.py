@@ -39,7 +39,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """One launch: its name (also the record's), its target, and what differs from the defaults.
 
     ``rivals`` and ``counters`` say what else is wanted of it.
@@ -64,7 +64,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Request:
+class BenchRequest:
     """Targets and the grid of values for each: an entry of a plan file, or a command line.
 
     ``shapes`` are sets of settings that belong together; each is combined with every combination
@@ -117,14 +117,14 @@ def load(text: str) -> Target:
         return Target(text, file.name, file, user_file.load(Path(file.path)))
 
 
-def expand(requests: Iterable[Request]) -> list[Case]:
+def expand(requests: Iterable[BenchRequest]) -> list[BenchCase]:
     """Every launch of the requests, each once, in order.
 
     Raises:
         UsageError: an unknown kernel, name or element type, or a value that cannot be.
         InputError: a file of the user's cannot be run or read.
     """
-    cases: dict[tuple[Path, str], Case] = {}
+    cases: dict[tuple[Path, str], BenchCase] = {}
     loaded: dict[str, Target] = {}
     for request in requests:
         for text in request.targets:
@@ -132,12 +132,12 @@ def expand(requests: Iterable[Request]) -> list[Case]:
             for dtype, settings in _grid(target, request):
                 plan = kernel_file.plan(target.file, target.module, settings, dtype)
                 name = _name(target, plan)
-                case = Case(name, target, settings, plan, request.rivals, request.counters)
+                case = BenchCase(name, target, settings, plan, request.rivals, request.counters)
                 cases.setdefault((target.file.path, name), case)
     return _told_apart(list(cases.values()))
 
 
-def _told_apart(cases: list[Case]) -> list[Case]:
+def _told_apart(cases: list[BenchCase]) -> list[BenchCase]:
     """Launches of files of the same name by the folders that they lie in.
 
     Raises:
@@ -156,7 +156,7 @@ def _told_apart(cases: list[Case]) -> list[Case]:
     return named
 
 
-def _grid(target: Target, request: Request) -> Iterator[tuple[str | None, Settings]]:
+def _grid(target: Target, request: BenchRequest) -> Iterator[tuple[str | None, Settings]]:
     """Element types and settings; without any, those of the file's own examples."""
     shapes: Sequence[Settings] = request.shapes
     if not shapes:
@@ -204,7 +204,7 @@ def _set_arguments(target: Target, plan: kernel_file.LaunchPlan) -> dict[str, fl
 _KEYS = {"target", "dtype", "shapes", "set", "rivals", "counters"}
 
 
-def read_plan(path: Path) -> list[Request]:
+def read_plan(path: Path) -> list[BenchRequest]:
     """Read a plan file: TOML, ``[[bench]]`` entries with target, dtype, shapes, set.
 
     A target that names a file is looked for beside the plan.
@@ -223,7 +223,7 @@ def read_plan(path: Path) -> list[Request]:
     return [_entry(path, index, entry) for index, entry in enumerate(entries, start=1)]
 
 
-def _entry(path: Path, index: int, entry: Any) -> Request:
+def _entry(path: Path, index: int, entry: Any) -> BenchRequest:
     def wrong(message: str) -> InputError:
         return InputError(f"[[bench]] number {index}: {message}", file=str(path))
 
@@ -246,7 +246,7 @@ def _entry(path: Path, index: int, entry: Any) -> Request:
     dtypes = entry.get("dtype", [])
     if not isinstance(dtypes, list) or not all(isinstance(d, str) for d in dtypes):
         raise wrong("dtype: expected a list of names")
-    return Request(
+    return BenchRequest(
         targets=tuple(_beside(path, text) for text in targets),
         dtypes=tuple(dtypes),
         shapes=tuple(shapes),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kanalyze.errors import KanalyzeError, MissingToolError
-from kanalyze.measured.bench.build import Launchable, Param
+from kanalyze.measured.bench.build import BenchParam, Launchable
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
     "i1": lambda v: ctypes.c_int8(int(v)), "i8": ctypes.c_int8, "i16": ctypes.c_int16,
@@ -40,7 +40,7 @@ def _half(value: float) -> int:
     return int(struct.unpack("<H", struct.pack("<e", value))[0])
 
 
-def packed(params: Sequence[Param], addresses: Sequence[int | None], nulls: int) -> list[Any]:
+def packed(params: Sequence[BenchParam], addresses: Sequence[int | None], nulls: int) -> list[Any]:
     """The arguments as the kernel reads them: ctypes values, the compiler's own ones null.
 
     Args:
@@ -85,12 +85,12 @@ class Driver:
             self.library.cuGetErrorString(code, ctypes.byref(text))
             raise LaunchError(name, code, (text.value or b"unknown error").decode())
 
-    def load(self, image: bytes, kernel: str, dynamic_shared_bytes: int = 0) -> Kernel:
+    def load(self, image: bytes, kernel: str, dynamic_shared_bytes: int = 0) -> LoadedKernel:
         """Load a cubin or PTX; raise the limit of shared memory as far as the kernel needs."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), image + b"\0")
         self.call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
-        loaded = Kernel(self, module, function)
+        loaded = LoadedKernel(self, module, function)
         if dynamic_shared_bytes > _DEFAULT_SHARED:
             # As Triton's loader does: all that the GPU has, shared memory rather than L1.
             self.call("cuFuncSetCacheConfig", function, _PREFER_SHARED)
@@ -106,7 +106,7 @@ class Driver:
         return value.value
 
 
-class Kernel:
+class LoadedKernel:
     """A loaded kernel; `close` unloads it."""
 
     def __init__(self, driver: Driver, module: ctypes.c_void_p, function: ctypes.c_void_p):
@@ -157,7 +157,7 @@ class Kernel:
 
 def launcher(
     driver: Driver, built: Launchable, addresses: Sequence[int | None], stream: int
-) -> tuple[Kernel, Callable[[], None]]:
+) -> tuple[LoadedKernel, Callable[[], None]]:
     """Load a launch's cubin; return the kernel and the function that launches it once."""
     kernel = driver.load(built.cubin, built.kernel, built.dynamic_shared_bytes)
     values = packed(built.params, addresses, built.null_params)

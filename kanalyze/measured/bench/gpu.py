@@ -11,7 +11,7 @@ from kanalyze.errors import MissingToolError
 
 
 @dataclass(frozen=True)
-class Machine:
+class LocalGpu:
     """The GPU that is measured, and the versions of what measures it."""
 
     device: str
@@ -25,7 +25,7 @@ class Machine:
         return f"sm_{self.capability}"
 
 
-def machine() -> Machine:
+def local_gpu() -> LocalGpu:
     """The GPU of this machine.
 
     Raises:
@@ -42,7 +42,7 @@ def machine() -> Machine:
             "run this on a machine with an NVIDIA GPU (bench --dry-run needs none)"
         )
     major, minor = torch.cuda.get_device_capability()
-    return Machine(
+    return LocalGpu(
         torch.cuda.get_device_name(),
         10 * major + minor,
         {"torch": torch.__version__, "cuda": str(torch.version.cuda), "driver": _driver_version()},

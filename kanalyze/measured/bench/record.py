@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.measured.bench.build import STATIC, Launchable, Static
-from kanalyze.measured.bench.cases import Case, purpose_of
-from kanalyze.measured.bench.checking import Check
+from kanalyze.measured.bench.cases import BenchCase, purpose_of
+from kanalyze.measured.bench.event_times import LaunchTimes, finite
+from kanalyze.measured.bench.reference import ReferenceCheck
 from kanalyze.measured.bench.rivals import Rival
-from kanalyze.measured.bench.timing import Times, finite
 
 SCHEMA = "kanalyze.record/1"
 NOT_YET = "not counted yet"
 
 
 @dataclass
-class Measured:
+class MeasuredLaunch:
     """One launch and what was measured of it.
 
     ``provider`` is ``kernel``, or ``torch.compile`` where PyTorch wrote the kernel.
@@ -30,13 +30,13 @@ class Measured:
     name: str
     built: Launchable
     addresses: Sequence[int | None]
-    cold: Times
-    warm: Times
+    cold: LaunchTimes
+    warm: LaunchTimes
     target: str
     dtype: str | None = None
     shape: Mapping[str, int] = field(default_factory=dict)
     provider: str = "kernel"
-    check: Check | None = None
+    check: ReferenceCheck | None = None
     rivals: list[Rival] = field(default_factory=list)
     counters: Mapping[str, float | None] | None = None
     no_counters: str = NOT_YET
@@ -95,7 +95,7 @@ class Measured:
         }
 
 
-def finished(folder: Path, case: Case, counters: bool) -> dict[str, Any] | None:
+def finished(folder: Path, case: BenchCase, counters: bool) -> dict[str, Any] | None:
     """The record of a launch that an earlier run finished; None where there is none.
 
     Args:
@@ -114,7 +114,7 @@ def finished(folder: Path, case: Case, counters: bool) -> dict[str, Any] | None:
     return data if not counters or data.get("counters") is not None else None
 
 
-def compiled_beside(folder: Path, case: Case) -> list[dict[str, Any]]:
+def compiled_beside(folder: Path, case: BenchCase) -> list[dict[str, Any]]:
     """The records of kernels that torch.compile wrote for a launch of an earlier run."""
     found = []
     for path in sorted(folder.glob(f"{glob.escape(case.name)}-compiled*.json")):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kanalyze.measured.bench import build, cases, checking, driver, rivals
-from kanalyze.measured.bench.counters import RANGE
+from kanalyze.measured.bench import build, cases, driver, reference, rivals
+from kanalyze.measured.bench.nsight import RANGE
 
 
 def kernel_range(built: build.Launchable, cubin: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def kernel_range(built: build.Launchable, cubin: str) -> dict[str, Any]:
     }
 
 
-def rival_range(case: cases.Case, provider: str) -> dict[str, Any]:
+def rival_range(case: cases.BenchCase, provider: str) -> dict[str, Any]:
     """A rival as a range of the manifest."""
     return {
         "target": case.target.text,
@@ -74,10 +74,10 @@ def run(manifest: Path, torch: Any) -> int:
 
 def _kernel(torch: Any, loaded: driver.Driver, one: dict[str, Any]) -> Callable[[], Any]:
     params = [
-        build.Param(name, kind, value, None if dims is None else tuple(dims))
+        build.BenchParam(name, kind, value, None if dims is None else tuple(dims))
         for name, kind, value, dims in one["params"]
     ]
-    tensors = [checking.tensor(torch, p) if p.type.startswith("*") else None for p in params]
+    tensors = [reference.tensor(torch, p) if p.type.startswith("*") else None for p in params]
     addresses = [None if t is None else t.data_ptr() for t in tensors]
     kernel = loaded.load(Path(one["cubin"]).read_bytes(), one["kernel"], one["shared"])
     values = driver.packed(params, addresses, one["nulls"])
@@ -93,14 +93,14 @@ def _kernel(torch: Any, loaded: driver.Driver, one: dict[str, Any]) -> Callable[
 
 
 def _rival(torch: Any, one: dict[str, Any]) -> Callable[[], Any]:
-    request = cases.Request(
+    request = cases.BenchRequest(
         (one["target"],), (one["dtype"],),
         values={name: (value,) for name, value in one["settings"].items()},
     )  # fmt: skip
     (case,) = cases.expand([request])
     rivals.prepared(torch)
     tensors = {
-        name: checking.tensor(torch, build.Param(name, f"*{value[1]}", None, value[2]))
+        name: reference.tensor(torch, build.BenchParam(name, f"*{value[1]}", None, value[2]))
         for name, value in case.plan.arguments.items()
         if isinstance(value, tuple)
     }

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.measured.bench.build import ELEMENT_BYTES, STATIC, Launchable, Param, Static
-from kanalyze.measured.bench.cases import Case
-from kanalyze.measured.bench.timing import Times, finite
+from kanalyze.measured.bench.build import ELEMENT_BYTES, STATIC, BenchParam, Launchable, Static
+from kanalyze.measured.bench.cases import BenchCase
+from kanalyze.measured.bench.event_times import LaunchTimes, finite
 
 
 @dataclass
@@ -25,8 +25,8 @@ class Rival:
     """
 
     provider: str
-    cold: Times | None = None
-    warm: Times | None = None
+    cold: LaunchTimes | None = None
+    warm: LaunchTimes | None = None
     kernels: Mapping[str, int] = field(default_factory=dict)
     relative_norm: float | None = None
     counters: Mapping[str, float | None] | None = None
@@ -53,7 +53,7 @@ class Rival:
         }
 
 
-def of(case: Case, tensors: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+def of(case: BenchCase, tensors: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
     """The rivals of a launch, by name; none where its file says none."""
     make = getattr(case.target.module, "rivals", None)
     return dict(make(tensors, case.plan.shape)) if make is not None else {}
@@ -84,7 +84,7 @@ def launched_kernels(torch: Any, go: Callable[[], Any]) -> dict[str, int]:
 
 
 @dataclass
-class _Launch:
+class _SeenLaunch:
     binary: Any
     grid: tuple[int, int, int]
     arguments: tuple[Any, ...]
@@ -99,7 +99,7 @@ class Capture:
 
     def __init__(self) -> None:
         self.on = False
-        self.seen: list[_Launch] = []
+        self.seen: list[_SeenLaunch] = []
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Capture]:
@@ -122,7 +122,7 @@ class Capture:
                 def seen(x: int, y: int, z: int, *rest: Any) -> Any:
                     if capture.on:
                         count = len(binary.src.fn.arg_names)
-                        capture.seen.append(_Launch(binary, (x, y, z), tuple(rest[-count:])))
+                        capture.seen.append(_SeenLaunch(binary, (x, y, z), tuple(rest[-count:])))
                     return run(x, y, z, *rest)
 
                 scope["runner"] = seen
@@ -150,7 +150,7 @@ class Capture:
         return list(found.values())
 
 
-def _captured(launch: _Launch, arch: str, triton_version: str) -> Launchable | None:
+def _captured(launch: _SeenLaunch, arch: str, triton_version: str) -> Launchable | None:
     """A launch of Inductor's as ours; None where random data cannot stand for its arrays."""
     binary, source = launch.binary, launch.binary.src
     metadata = binary.metadata
@@ -161,11 +161,11 @@ def _captured(launch: _Launch, arch: str, triton_version: str) -> Launchable | N
             continue
         if kind.startswith("*"):
             size = value.untyped_storage().nbytes() - value.storage_offset() * value.element_size()
-            param = Param(name, kind, None, (size // value.element_size(),))
+            param = BenchParam(name, kind, None, (size // value.element_size(),))
             if param.element not in ELEMENT_BYTES or not value.is_floating_point():
                 return None
         else:
-            param = Param(name, kind, value)
+            param = BenchParam(name, kind, value)
         params.append(param)
     ptx = binary.asm["ptx"]
     ptx = ptx if isinstance(ptx, str) else ptx.decode()

@@ -21,17 +21,17 @@ from kanalyze.errors import KanalyzeError
 from kanalyze.frontend import user_file
 from kanalyze.measured.bench import (
     build,
-    checking,
-    counters,
-    counting,
+    counter_pass,
     driver,
+    event_times,
+    nsight,
     record,
+    reference,
     rivals,
-    timing,
 )
-from kanalyze.measured.bench.cases import Case
-from kanalyze.measured.bench.gpu import Machine
-from kanalyze.measured.records.writing import write_record
+from kanalyze.measured.bench.cases import BenchCase
+from kanalyze.measured.bench.gpu import LocalGpu
+from kanalyze.measured.records.writer import write_record
 
 _MOST_PROCESSES = 16
 _STICKY = (700, 702, 709, 714, 715, 716, 717, 718, 719, 999)
@@ -61,14 +61,14 @@ class Outcome:
     (it does not fit the GPU), ``failed``, ``left`` (not reached).
     """
 
-    case: Case
+    case: BenchCase
     status: str = "left"
     reason: str | None = None
     data: dict[str, Any] | None = None
 
 
 @dataclass
-class Result:
+class BenchResult:
     """All outcomes in order, the records of torch.compile's kernels, and how the run ended."""
 
     outcomes: list[Outcome]
@@ -82,39 +82,43 @@ Progress = Callable[[str, int, int, str], None]
 """Is told: the pass, how many are done, of how many, and what was done last."""
 
 
-def run(cases: Sequence[Case], options: Options, found: Machine, progress: Progress) -> Result:
+def run(
+    cases: Sequence[BenchCase], options: Options, gpu: LocalGpu, progress: Progress
+) -> BenchResult:
     """Measure all cases; write their records.
 
     Raises:
         InputError: the records cannot be written.
     """
-    return _Run(cases, options, found, progress).run()
+    return _BenchRun(cases, options, gpu, progress).run()
 
 
-class _Run:
-    def __init__(self, cases: Sequence[Case], options: Options, found: Machine, progress: Progress):
-        self.options, self.machine, self.progress = options, found, progress
-        self.torch = found.torch
-        self.result = Result([Outcome(case) for case in cases])
-        self.measured: list[counting.Wanted] = []
+class _BenchRun:
+    def __init__(
+        self, cases: Sequence[BenchCase], options: Options, gpu: LocalGpu, progress: Progress
+    ):
+        self.options, self.machine, self.progress = options, gpu, progress
+        self.torch = gpu.torch
+        self.result = BenchResult([Outcome(case) for case in cases])
+        self.measured: list[counter_pass.LaunchToCount] = []
         self.rivalled: set[tuple[Any, ...]] = set()
         self.began = time.monotonic()
-        self.versions = dict(found.versions)
+        self.versions = dict(gpu.versions)
         self.ncu: str | None = None
         if options.counters:
             self._look_for_ncu()
 
     def _look_for_ncu(self) -> None:
-        self.ncu = counters.find_ncu()
+        self.ncu = nsight.find_ncu()
         if self.ncu is None:
             self.result.notes.append(
                 "Nsight Compute (ncu) is not installed here: times only, no counters "
                 "(developer.nvidia.com/nsight-compute)"
             )
         else:
-            self.versions["ncu"] = counters.version(self.ncu) or "unknown"
+            self.versions["ncu"] = nsight.version(self.ncu) or "unknown"
 
-    def run(self) -> Result:
+    def run(self) -> BenchResult:
         """Both passes; an interrupt ends the pass and keeps what is finished."""
         try:
             self._times()
@@ -147,7 +151,7 @@ class _Run:
             return
         self.driver = driver.Driver()
         self.torch.zeros(1, device="cuda")
-        self.stopwatch = timing.Stopwatch(self.torch)
+        self.stopwatch = event_times.Stopwatch(self.torch)
         self.capture = rivals.Capture()
         arch, device = self.machine.arch, self.machine.device
         with _compiling([o.case for o in todo], arch, device) as futures, self.capture():
@@ -178,7 +182,7 @@ class _Run:
             outcome.reason = built.reason
             return True
         try:
-            found = self._measure(outcome.case, built, rivals_too)
+            launch = self._measure(outcome.case, built, rivals_too)
         except Exception as error:  # one launch that fails does not hide the others
             text = str(error).strip() or type(error).__name__
             outcome.status, outcome.reason = "failed", text.splitlines()[0][:300]
@@ -188,23 +192,25 @@ class _Run:
             else:
                 self.torch.cuda.empty_cache()
             return not lost
-        assert found.check is not None
-        outcome.status = "measured" if found.check.good else "wrong"
-        if not found.check.good:
+        assert launch.check is not None
+        outcome.status = "measured" if launch.check.good else "wrong"
+        if not launch.check.good:
             outcome.reason = (
-                f"relative norm {found.check.relative_norm:.2e} where {found.check.bound:.2e} is "
-                f"allowed, {found.check.not_finite} elements not finite"
+                f"relative norm {launch.check.relative_norm:.2e} where {launch.check.bound:.2e} is "
+                f"allowed, {launch.check.not_finite} elements not finite"
             )
-        outcome.data = self._write(found)
-        self.measured.append(counting.Wanted(found, outcome.case))
+        outcome.data = self._write(launch)
+        self.measured.append(counter_pass.LaunchToCount(launch, outcome.case))
         self.torch.cuda.empty_cache()
         return True
 
-    def _measure(self, case: Case, built: build.Launchable, rivals_too: bool) -> record.Measured:
+    def _measure(
+        self, case: BenchCase, built: build.Launchable, rivals_too: bool
+    ) -> record.MeasuredLaunch:
         torch, target = self.torch, case.target
-        checking.contents_known(target, built.params)
+        reference.contents_known(target, built.params)
         tensors = {
-            p.name: checking.tensor(torch, p, poisoned=p.name in target.file.outputs)
+            p.name: reference.tensor(torch, p, poisoned=p.name in target.file.outputs)
             for p in built.params
             if p.type.startswith("*")
         }
@@ -215,24 +221,24 @@ class _Run:
         kernel, go = driver.launcher(self.driver, built, addresses, stream)
         go()
         torch.cuda.synchronize()
-        limit = checking.bound(target, case.plan.dtype, built)
-        check = checking.check(torch, target, case.plan, tensors, limit)
+        limit = reference.bound(target, case.plan.dtype, built)
+        check = reference.check(torch, target, case.plan, tensors, limit)
         cold, warm = self.stopwatch.measure(go)
         kernel.close()
-        found = record.Measured(
+        launch = record.MeasuredLaunch(
             case.name, built, addresses, cold, warm, target.text, case.plan.dtype, case.plan.shape,
             check=check, no_counters=self._why_no_counters(case),
         )  # fmt: skip
         if rivals_too:
-            found.rivals = list(self._rivals(case, tensors))
-        return found
+            launch.rivals = list(self._rivals(case, tensors))
+        return launch
 
-    def _why_no_counters(self, case: Case) -> str:
+    def _why_no_counters(self, case: BenchCase) -> str:
         if not self.options.counters or not case.counters:
             return "not asked for"
         return record.NOT_YET if self.ncu else "Nsight Compute (ncu) is not installed"
 
-    def _rivals(self, case: Case, tensors: Mapping[str, Any]) -> Iterator[rivals.Rival]:
+    def _rivals(self, case: BenchCase, tensors: Mapping[str, Any]) -> Iterator[rivals.Rival]:
         rivals.prepared(self.torch)
         for name, call in rivals.of(case, tensors).items():
             rival = rivals.Rival(name)
@@ -243,12 +249,16 @@ class _Run:
             yield rival
 
     def _rival(
-        self, rival: rivals.Rival, call: Callable[[], Any], case: Case, tensors: Mapping[str, Any]
+        self,
+        rival: rivals.Rival,
+        call: Callable[[], Any],
+        case: BenchCase,
+        tensors: Mapping[str, Any],
     ) -> None:
         torch, target = self.torch, case.target
         out = call()
         outputs = {target.file.outputs[0]: out.reshape(tensors[target.file.outputs[0]].shape)}
-        rival.relative_norm = checking.check(
+        rival.relative_norm = reference.check(
             torch, target, case.plan, tensors, 0.0, outputs
         ).relative_norm
         del out, outputs
@@ -266,26 +276,27 @@ class _Run:
                     f"{case.name}: a compiled kernel was not measured: {error}"
                 )
 
-    def _captured(self, built: build.Launchable, name: str, case: Case) -> None:
+    def _captured(self, built: build.Launchable, name: str, case: BenchCase) -> None:
         """Measure a kernel that torch.compile wrote, alone, on random data."""
         tensors = [
-            checking.tensor(self.torch, p) if p.type.startswith("*") else None for p in built.params
+            reference.tensor(self.torch, p) if p.type.startswith("*") else None
+            for p in built.params
         ]
         addresses = [None if t is None else t.data_ptr() for t in tensors]
         stream = self.torch.cuda.current_stream().cuda_stream
         kernel, go = driver.launcher(self.driver, built, addresses, stream)
         cold, warm = self.stopwatch.measure(go)
         kernel.close()
-        found = record.Measured(
+        launch = record.MeasuredLaunch(
             name, built, addresses, cold, warm, case.target.text, case.plan.dtype, case.plan.shape,
             provider="torch.compile", no_counters=self._why_no_counters(case),
         )  # fmt: skip
-        self.result.compiled.append(self._write(found))
-        self.measured.append(counting.Wanted(found, case))
+        self.result.compiled.append(self._write(launch))
+        self.measured.append(counter_pass.LaunchToCount(launch, case))
 
-    def _write(self, found: record.Measured) -> dict[str, Any]:
-        data = found.to_dict(self.machine.device, self.versions)
-        write_record(self.options.folder, found.name, data, found.built.ptx, found.built.cubin)
+    def _write(self, launch: record.MeasuredLaunch) -> dict[str, Any]:
+        data = launch.to_dict(self.machine.device, self.versions)
+        write_record(self.options.folder, launch.name, data, launch.built.ptx, launch.built.cubin)
         return data
 
     # ------------------------------------------------------------ second pass
@@ -296,24 +307,24 @@ class _Run:
         self.torch.cuda.empty_cache()
         wanted = [one for one in self.measured if one.case.counters]
         try:
-            done = counting.count_all(
+            done = counter_pass.count_all(
                 ncu, wanted, self.options.folder, self.machine.capability, left, self.progress
             )
         except KanalyzeError as error:
             self.result.notes.append(f"no counters: {error}")
             for one in wanted:
-                one.found.no_counters = str(error)
+                one.launch.no_counters = str(error)
         else:
             self.result.notes += done.notes
             self.result.interrupted = done.interrupted
             self.result.out_of_time = self.result.out_of_time or (done.missing > 0 and self._late())
         for one in wanted:
-            self._rewrite(one.found)
+            self._rewrite(one.launch)
 
-    def _rewrite(self, found: record.Measured) -> None:
-        data = self._write(found)
+    def _rewrite(self, launch: record.MeasuredLaunch) -> None:
+        data = self._write(launch)
         for outcome in self.result.outcomes:
-            if outcome.data is not None and outcome.data["case"] == found.name:
+            if outcome.data is not None and outcome.data["case"] == launch.name:
                 outcome.data = data
         kept = self.result.compiled
         kept[:] = [data if old["case"] == data["case"] else old for old in kept]
@@ -336,7 +347,7 @@ def _line(outcome: Outcome) -> str:
 
 @contextlib.contextmanager
 def _compiling(
-    cases: Sequence[Case], arch: str, device: str
+    cases: Sequence[BenchCase], arch: str, device: str
 ) -> Iterator[list[Future[build.Launchable | build.NotBuilt]]]:
     """Futures of every case's launch, compiled in other processes."""
     workers = min(_MOST_PROCESSES, os.cpu_count() or 1, len(cases))

@@ -14,21 +14,21 @@ from typing import Any
 from kanalyze.devices import table as devices
 from kanalyze.errors import KanalyzeError
 from kanalyze.measured.bench import metrics, record
-from kanalyze.measured.bench.cases import Case
-from kanalyze.measured.bench.gpu import Machine
-from kanalyze.measured.bench.run import Outcome, Result
+from kanalyze.measured.bench.cases import BenchCase
+from kanalyze.measured.bench.gpu import LocalGpu
+from kanalyze.measured.bench.run import BenchResult, Outcome
 
 SCHEMA = "kanalyze.bench/1"
 _WHY = {"planned": "nothing is run (--dry-run)", "left": "it was not reached"}
 
 
-def planned(cases: Sequence[Case], folder: Path) -> dict[str, Any]:
+def planned(cases: Sequence[BenchCase], folder: Path) -> dict[str, Any]:
     """The document of a dry run."""
     launches = [_planned(case, folder) | {"status": "planned"} for case in cases]
-    return _document(None, {}, folder, launches, [], Result([]))
+    return _document(None, {}, folder, launches, [], BenchResult([]))
 
 
-def document(result: Result, found: Machine, folder: Path) -> dict[str, Any]:
+def document(result: BenchResult, found: LocalGpu, folder: Path) -> dict[str, Any]:
     """The document of a run."""
     peak = _peak(found.device)
     launches = [_launch(outcome, folder, peak) for outcome in result.outcomes]
@@ -42,7 +42,7 @@ def _document(
     folder: Path,
     launches: list[dict[str, Any]],
     compiled: list[dict[str, Any]],
-    result: Result,
+    result: BenchResult,
 ) -> dict[str, Any]:
     unknown = [
         {
@@ -66,7 +66,7 @@ def _document(
     }
 
 
-def _planned(case: Case, folder: Path) -> dict[str, Any]:
+def _planned(case: BenchCase, folder: Path) -> dict[str, Any]:
     plan = case.plan
     return {
         "case": case.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.decode import Row, decode, explain
+from kanalyze.profiles.names.decode import NamePart, decode, explain
 from kanalyze.profiles.names.families import FAMILIES, Family, families
 from kanalyze.profiles.names.keys import KEYS
 from kanalyze.profiles.names.name import Field, KernelName, Span
@@ -13,7 +13,7 @@ __all__ = [
     "Family",
     "Field",
     "KernelName",
-    "Row",
+    "NamePart",
     "Span",
     "decode",
     "explain",

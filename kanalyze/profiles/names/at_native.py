@@ -7,7 +7,7 @@ The operation is in the functor, which is often a lambda inside ``xxx_kernel_cud
 from __future__ import annotations
 
 from kanalyze.profiles.names.cpp import ANONYMOUS, Arg, Qualified, number, read
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.words import cpp_dtype
 
 _INT, _FUNCTOR, _SKIP, _REDUCE = "int", "functor", "skip", "reduce"
@@ -97,7 +97,7 @@ _TYPED = frozenset({"CUDAFunctor_add", "CUDAFunctorOnSelf_add", "CUDAFunctorOnOt
 _DEEPEST = 8
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function, its operation and what its template arguments say."""
     comp = r.name.last
     r.function()
@@ -120,14 +120,14 @@ def transform(r: Reading) -> None:
             _reduction(r, arg)
 
 
-def _op_of_name(r: Reading, word: str, start: int) -> None:
+def _op_of_name(r: NameFields, word: str, start: int) -> None:
     for beginning, op in _BEGINNINGS:
         if word.startswith(beginning):
             r.add_span("op", op, start, start + len(beginning.rstrip("_")), "documented")
             return
 
 
-def _functor(r: Reading, key: str, arg: Arg) -> None:
+def _functor(r: NameFields, key: str, arg: Arg) -> None:
     """The functor that is applied: adapters are looked through, a lambda is its function's."""
     source = r.name.source
     for _ in range(_DEEPEST):
@@ -162,7 +162,7 @@ def _named_index(name: Qualified) -> int | None:
     return None
 
 
-def _types(r: Reading, key: str, name: Qualified, index: int) -> None:
+def _types(r: NameFields, key: str, name: Qualified, index: int) -> None:
     source = name.source
     comp, last = name.path[index], name.last
     args = source.args(comp.args)
@@ -177,7 +177,7 @@ def _types(r: Reading, key: str, name: Qualified, index: int) -> None:
         _arguments(r, source.args(last.params))
 
 
-def _arguments(r: Reading, args: list[Arg]) -> None:
+def _arguments(r: NameFields, args: list[Arg]) -> None:
     """Types of the functor's arguments; what it computes with need not be what is stored."""
     if not args or not all(arg.complete for arg in args):
         return
@@ -187,7 +187,7 @@ def _arguments(r: Reading, args: list[Arg]) -> None:
         r.add_span("functor_args", known, args[0].start, args[-1].end)
 
 
-def _reduction(r: Reading, arg: Arg) -> None:
+def _reduction(r: NameFields, arg: Arg) -> None:
     """``ReduceOp<scalar, Ops, index, out, …>``."""
     name = read(r.name.source, arg.start, arg.end)
     if name is None or name.last.text != "ReduceOp":

@@ -66,7 +66,7 @@ class Comp:
     complete: bool
 
 
-class Source:
+class CppText:
     """A text and, computed once, the place of each bracket's partner and of each comma."""
 
     __slots__ = ("_children", "_close", "cut", "end", "text")
@@ -143,7 +143,7 @@ class Qualified:
     ``complete`` is false when the text is cut inside the last component's name.
     """
 
-    source: Source
+    source: CppText
     path: tuple[Comp, ...]
     end: int
 
@@ -161,7 +161,7 @@ class Qualified:
         return "::".join(comp.text for comp in self.path)
 
 
-def read(source: Source, start: int = 0, end: int | None = None) -> Qualified | None:
+def read(source: CppText, start: int = 0, end: int | None = None) -> Qualified | None:
     """Read the qualified name in ``source.text[start:end]``, or None where there is none.
 
     A return type before the name is skipped; reading stops after the name's parameters.

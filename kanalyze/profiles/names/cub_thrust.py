@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 # How the device kernels' names begin -> operation (NVIDIA/cccl cub/cub/device/dispatch/,
 # ROCm/rocPRIM rocprim/include/rocprim/device/).
@@ -23,7 +23,7 @@ _BEGINNINGS = (
 )
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function and its operation."""
     comp = r.name.last
     r.function()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.words import ACC_LETTER, INSTRUCTIONS
 
 TYPES = {
@@ -19,7 +19,7 @@ TYPES = {
 }
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``cublas_legacy.lark`` state."""
     r.named(
         "observed", stages="documented", tile_k="documented", layout="documented", ldg="inferred"
@@ -34,7 +34,7 @@ def transform(r: Reading) -> None:
         _types(r, acc.text)
 
 
-def product(r: Reading, word: str) -> None:
+def product(r: NameFields, word: str) -> None:
     """Note accumulator, instruction and unit; shared with cuDNN's names of the same make."""
     if acc := r.one("ACC"):
         r.add("dtype_acc", ACC_LETTER[acc.text], acc, "documented")
@@ -52,7 +52,7 @@ def product(r: Reading, word: str) -> None:
         r.add("split_k", True, split, "observed")
 
 
-def _types(r: Reading, letter: str) -> None:
+def _types(r: NameFields, letter: str) -> None:
     """A's and D's types: as written, else the accumulator's. Complex products (gc) stay open."""
     acc = r.one("ACC")
     before, after = r.one("D_TYPE"), r.one("A_TYPE")

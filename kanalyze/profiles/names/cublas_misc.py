@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading, Reject
+from kanalyze.profiles.names.fields import NameFields, Reject
 
 _OPS = (
     ("gemv", "gemv"),
@@ -21,7 +21,7 @@ _OPS = (
 _PLAIN = frozenset({"dot", "scal", "axpy", "asum", "nrm2", "copy", "trsm", "batch", "reduce"})
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function and its operation."""
     comp = r.name.last
     if comp.text.partition("_")[0] in _PLAIN and not _has_cublas_type(r):
@@ -36,7 +36,7 @@ def transform(r: Reading) -> None:
             break
 
 
-def _has_cublas_type(r: Reading) -> bool:
+def _has_cublas_type(r: NameFields) -> bool:
     source, comp = r.name.source, r.name.last
     args = source.args(comp.args) + source.args(comp.params)
     return any(r.text.startswith(("cublas", "cublasLt::"), arg.start) for arg in args)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kanalyze.profiles.names.cublas_legacy import TYPES, product
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 _OPS = {"fprop": "conv_fprop", "dgrad": "conv_dgrad", "wgrad": "conv_wgrad"}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``cudnn_legacy.lark`` state."""
     r.named("observed")
     loads = list(r.all("LDG_DIGITS"))

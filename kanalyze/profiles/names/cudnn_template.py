@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 # How the functions' names begin -> operation, as seen in profiles; the template parameters have no
 # public source. implicit_convolve_sgemm: CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, a convolution.
@@ -32,7 +32,7 @@ _BEGINNINGS = (
 )
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function and its operation."""
     comp = r.name.last
     r.function(basis="observed")

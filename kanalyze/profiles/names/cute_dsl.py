@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the generator."""
     if word := r.one("GENERATED"):
         r.add("generator", "cute_dsl", word, "observed")

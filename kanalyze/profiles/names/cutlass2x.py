@@ -7,8 +7,8 @@ architecture's digits and epilogue words.
 
 from __future__ import annotations
 
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.grammar import Token
-from kanalyze.profiles.names.reading import Reading
 from kanalyze.profiles.names.words import ACC_LETTER, INSTRUCTIONS
 
 OPS = {
@@ -23,7 +23,7 @@ _UPLO = {"l": "lower", "u": "upper", "lower": "lower", "upper": "upper"}
 _DIAG = {"un": "unit", "nu": "nonunit", "unit": "unit", "nonunit": "nonunit"}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``cutlass2x.lark`` state."""
     r.named(
         "generator",
@@ -56,7 +56,7 @@ def transform(r: Reading) -> None:
         r.add("diag", _DIAG[word.text], word, "generator")
 
 
-def _kind(r: Reading) -> None:
+def _kind(r: NameFields) -> None:
     kind = r.one("KIND")
     planar = r.one("PLANAR")
     if kind and not planar:
@@ -76,7 +76,7 @@ def _kind(r: Reading) -> None:
         r.add("fast_accum", True, word, "generator")
 
 
-def _types(r: Reading, acc: Token | None) -> None:
+def _types(r: NameFields, acc: Token | None) -> None:
     before = r.one("C_TYPE")
     after = list(r.all("TYPE"))
     if len(after) == 5:
@@ -103,7 +103,7 @@ def _types(r: Reading, acc: Token | None) -> None:
             r.add("dtype_b", ACC_LETTER[acc.text], acc, "generator")
 
 
-def _middle(r: Reading, inst: Token | None) -> None:
+def _middle(r: NameFields, inst: Token | None) -> None:
     """``1x1x1`` between tile and stages: the cluster in sm90 names, warps in CUTLASS 2.0's."""
     sm90 = r.has("SM") or (inst is not None and inst.text == "1684")
     for key, name in zip("mnk", ("MID_M", "MID_N", "MID_K"), strict=True):

@@ -7,8 +7,8 @@ the tile's M and N are the matrix instruction's, which with ``_2sm`` spans two b
 from __future__ import annotations
 
 from kanalyze.profiles.names.cutlass2x import OPS
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.grammar import Token
-from kanalyze.profiles.names.reading import Reading
 from kanalyze.profiles.names.words import ACC_LETTER, INSTRUCTIONS
 
 _ORDER = ("a", "b", "acc", "c", "d")
@@ -16,7 +16,7 @@ _FLAGS = {"stream_k": "STREAM_K", "ptr_array": "PTR_ARRAY", "fast_accum": "FAST"
 _SKIPPED = {"cluster_m", "cluster_n", "cluster_k", "stream_k", "ptr_array", "tensor_layout"}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``cutlass3x.lark`` state."""
     for token in r.tokens:
         if token.name.lower() not in _SKIPPED:
@@ -65,14 +65,14 @@ _KEYS = {
 }
 
 
-def _plain(r: Reading, token: Token) -> None:
+def _plain(r: NameFields, token: Token) -> None:
     key = _KEYS.get(token.name)
     if key:
         value = int(token.text) if token.text.isdigit() else token.text
         r.add(key, value, token, "generator")
 
 
-def _cluster(r: Reading) -> None:
+def _cluster(r: NameFields) -> None:
     """The cluster, unless 0x0x1: chosen at run time."""
     tokens = [r.one(name) for name in ("CLUSTER_M", "CLUSTER_N", "CLUSTER_K")]
     if any(token is None or token.text == "0" for token in tokens):
@@ -82,7 +82,7 @@ def _cluster(r: Reading) -> None:
             r.add(f"cluster_{key}", int(token.text), token, "generator")
 
 
-def _instruction(r: Reading) -> None:
+def _instruction(r: NameFields) -> None:
     if inst := r.one("INST"):
         shape = INSTRUCTIONS.get(inst.text)
         if shape:
@@ -103,7 +103,7 @@ def _instruction(r: Reading) -> None:
                 r.add(key, int(token.text), token, "generator")
 
 
-def _kind(r: Reading) -> None:
+def _kind(r: NameFields) -> None:
     if kind := r.one("KIND"):
         word = kind.text
         if word.startswith("implicit_gemm"):
@@ -121,7 +121,7 @@ def _kind(r: Reading) -> None:
         r.add("grouped", True, word_, "generator")
 
 
-def _types(r: Reading) -> None:
+def _types(r: NameFields) -> None:
     kind = r.one("KIND")
     if kind is None or kind.text.startswith("implicit_gemm"):
         return  # cuDNN's own order, without a public source

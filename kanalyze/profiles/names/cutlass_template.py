@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 
 from kanalyze.profiles.names.cpp import Arg, Qualified, read
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.flash import static_shape
-from kanalyze.profiles.names.reading import Reading
 from kanalyze.profiles.names.words import arch_name
 
 _POLICY = re.compile(r"MainloopSm(\d{2,3})[A-Za-z0-9]*$")
 _DEEPEST = 4
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function and, for CUTLASS 3.x types, tile, cluster, stages and types."""
     r.function()
     name: Qualified | None = r.name
@@ -31,7 +31,7 @@ def transform(r: Reading) -> None:
         name = read(name.source, args[0].start, args[0].end)
 
 
-def _mainloop(r: Reading, arg: Arg, kernel: Qualified) -> None:
+def _mainloop(r: NameFields, arg: Arg, kernel: Qualified) -> None:
     source = kernel.source
     collective = read(source, arg.start, arg.end)
     if collective is None or collective.last.text != "CollectiveMma":

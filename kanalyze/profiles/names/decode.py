@@ -6,12 +6,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kanalyze.profiles.names.cpp import Qualified, Source, read
+from kanalyze.profiles.names.cpp import CppText, Qualified, read
 from kanalyze.profiles.names.families import Family, candidates, fallback
+from kanalyze.profiles.names.fields import NameFields, Reject
 from kanalyze.profiles.names.grammar import Parsed, parse
 from kanalyze.profiles.names.keys import KEYS
 from kanalyze.profiles.names.name import Field, KernelName, Span, Value
-from kanalyze.profiles.names.reading import Reading, Reject
 from kanalyze.profiles.names.text import Prepared, prepare
 from kanalyze.text.mangling import demangle
 
@@ -70,10 +70,10 @@ _remembered = lru_cache(maxsize=CACHE_SIZE)(decode_uncached)
 def _decode_text(
     name: str, demangled: str | None, prepared: Prepared, otherwise: str
 ) -> KernelName:
-    source = Source(prepared.text, prepared.cut)
+    source = CppText(prepared.text, prepared.cut)
     whole = read(source)
     if len(name) in _CUT_LENGTHS and not source.cut and whole and _breaks_off(whole):
-        source = Source(prepared.text, True)
+        source = CppText(prepared.text, True)
         whole = read(source)
     found = _accepted(source, whole, source.cut)
     cut = source.cut
@@ -104,7 +104,9 @@ class _Subject(NamedTuple):
     wrapped: bool
 
 
-def _accepted(source: Source, whole: Qualified | None, cut: bool) -> tuple[Family, Reading] | None:
+def _accepted(
+    source: CppText, whole: Qualified | None, cut: bool
+) -> tuple[Family, NameFields] | None:
     for subject in _subjects(source, whole, cut):
         for family in candidates(subject.text):
             if family.form != subject.form or (subject.wrapped and not family.wrapped):
@@ -115,11 +117,11 @@ def _accepted(source: Source, whole: Qualified | None, cut: bool) -> tuple[Famil
     return None
 
 
-def _read(family: Family, source: Source, subject: _Subject) -> Reading | None:
+def _read(family: Family, source: CppText, subject: _Subject) -> NameFields | None:
     parsed = parse(family.grammar, subject.text, subject.cut)
     if parsed is None or (subject.cut and len(parsed.tokens) < _FEWEST_TOKENS):
         return None
-    reading = Reading(source.text, parsed, subject.base, subject.cut, subject.name)
+    reading = NameFields(source.text, parsed, subject.base, subject.cut, subject.name)
     try:
         family.transformer()(reading)
     except Reject:
@@ -127,7 +129,7 @@ def _read(family: Family, source: Source, subject: _Subject) -> Reading | None:
     return reading
 
 
-def _subjects(source: Source, whole: Qualified | None, cut: bool) -> list[_Subject]:
+def _subjects(source: CppText, whole: Qualified | None, cut: bool) -> list[_Subject]:
     """What the grammars may read: the kernel inside a wrapper first, then the name itself."""
     chain: list[Qualified] = []
     name = whole
@@ -145,7 +147,7 @@ def _subjects(source: Source, whole: Qualified | None, cut: bool) -> list[_Subje
     return found
 
 
-def _forms(source: Source, name: Qualified, cut: bool, wrapped: bool) -> list[_Subject]:
+def _forms(source: CppText, name: Qualified, cut: bool, wrapped: bool) -> list[_Subject]:
     first = name.path[0]
     last = name.last
     # Cut inside the last name, not behind it (in its arguments or parameters).
@@ -162,21 +164,21 @@ def _fallback(
     prepared: Prepared,
     cut: bool,
     family: str,
-    source: Source | None = None,
+    source: CppText | None = None,
     whole: Qualified | None = None,
 ) -> KernelName:
-    source = source or Source(prepared.text, cut)
+    source = source or CppText(prepared.text, cut)
     which = fallback("mangled" if demangled is None and family == "mangled" else "other")
     found = whole or Qualified(source, (), 0)
     text = found.head() if which.name == "other" else source.text
     parsed = parse(which.grammar, text, False) if text else None
-    reading = Reading(source.text, parsed or Parsed([], None), 0, cut, found)
+    reading = NameFields(source.text, parsed or Parsed([], None), 0, cut, found)
     if parsed is not None:
         which.transformer()(reading)
     return _finish(name, demangled, prepared, family, cut, reading)
 
 
-def _drop_number_at_end(reading: Reading) -> None:
+def _drop_number_at_end(reading: NameFields) -> None:
     """Forget a number that ends a name of suspect length, unless such names end in that number."""
     end = len(reading.text)
     keys = {field.key for field in reading.fields}
@@ -192,7 +194,7 @@ def _finish(
     prepared: Prepared,
     family: str,
     truncated: bool,
-    reading: Reading,
+    reading: NameFields,
 ) -> KernelName:
     text = name if demangled is None else demangled
     origin = prepared.origin
@@ -212,7 +214,7 @@ def _finish(
     return KernelName(name, family, truncated, demangled, decoded, tuple(fields), tuple(spans))
 
 
-class Row(NamedTuple):
+class NamePart(NamedTuple):
     """One line of ``kanalyze decode --explain``."""
 
     text: str
@@ -224,18 +226,18 @@ class Row(NamedTuple):
     basis: str
 
 
-def explain(name: str | KernelName) -> list[Row]:
+def explain(name: str | KernelName) -> list[NamePart]:
     """Return what each part of a name means, in the order of the name.
 
     The places count in :attr:`KernelName.text`. Parts of unknown meaning have the key ``unknown``.
     """
     kernel = decode(name) if isinstance(name, str) else name
     rows = [
-        Row(f.text, f.start, f.end, f.key, f.value, KEYS.get(f.key, ""), f.basis)
+        NamePart(f.text, f.start, f.end, f.key, f.value, KEYS.get(f.key, ""), f.basis)
         for f in kernel.fields
     ]
     rows.extend(
-        Row(s.text, s.start, s.end, "unknown", s.text, "meaning not public", "")
+        NamePart(s.text, s.start, s.end, "unknown", s.text, "meaning not public", "")
         for s in kernel.undecoded
     )
     return sorted(rows, key=lambda row: (row.start, row.end))

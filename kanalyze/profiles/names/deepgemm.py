@@ -7,12 +7,12 @@ layouts that the arguments themselves tell apart are read.
 from __future__ import annotations
 
 from kanalyze.profiles.names.cpp import Arg
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 _BLOCK = ("tile_m", "tile_n", "tile_k")
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note function, architecture and, where the version is clear, tile and stages."""
     comp = r.name.last
     r.function()
@@ -30,7 +30,7 @@ def transform(r: Reading) -> None:
         r.number("stages", args[stages])
 
 
-def _places(r: Reading, function: str, args: list[Arg]) -> tuple[int | None, int | None]:
+def _places(r: NameFields, function: str, args: list[Arg]) -> tuple[int | None, int | None]:
     """Where BLOCK_M and kNumStages stand among the template arguments."""
     enums = 0
     while enums < len(args) and r.text[args[enums].start] == "(" and _is_major(r, args[enums]):
@@ -42,6 +42,6 @@ def _places(r: Reading, function: str, args: list[Arg]) -> tuple[int | None, int
     return None, None
 
 
-def _is_major(r: Reading, arg: Arg) -> bool:
+def _is_major(r: NameFields, arg: Arg) -> bool:
     kind = r.text[arg.start + 1 : arg.end].partition(")")[0]
     return kind.rpartition("::")[2] == "Major"

@@ -14,10 +14,10 @@ from functools import cache
 from importlib import import_module
 from typing import Literal
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 Form = Literal["word", "path", "raw", "fallback"]
-Transform = Callable[[Reading], None]
+Transform = Callable[[NameFields], None]
 
 GROUP = "kanalyze.families"
 

@@ -7,7 +7,7 @@ Version 2 carries its shape in ``Flash_fwd_kernel_traits<head, M, N, warps, …,
 from __future__ import annotations
 
 from kanalyze.profiles.names.cpp import Arg, Qualified, read, truth
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.words import cpp_dtype
 
 _TRAITS = {
@@ -26,7 +26,7 @@ _CAUSAL_FIRST = frozenset({"flash_fwd_splitkv_kernel"})
 _DEEPEST = 6
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note direction, shape, type and masks."""
     name: Qualified | None = r.name
     for _ in range(_DEEPEST):
@@ -51,7 +51,7 @@ def transform(r: Reading) -> None:
         _version3(r, name)
 
 
-def _version2(r: Reading, name: Qualified) -> None:
+def _version2(r: NameFields, name: Qualified) -> None:
     args = name.args()
     for place, arg in enumerate(args):
         traits = read(name.source, arg.start, arg.end)
@@ -71,7 +71,7 @@ def _version2(r: Reading, name: Qualified) -> None:
         return
 
 
-def _bools(r: Reading, name: Qualified, args: list[Arg]) -> None:
+def _bools(r: NameFields, name: Qualified, args: list[Arg]) -> None:
     whole = name.source.closed(name.last.args)
     if name.last.text in _DROPOUT_FIRST:
         keys = ["dropout", "causal"]
@@ -86,7 +86,7 @@ def _bools(r: Reading, name: Qualified, args: list[Arg]) -> None:
         r.truth(key, arg)
 
 
-def _element(r: Reading, args: list[Arg]) -> None:
+def _element(r: NameFields, args: list[Arg]) -> None:
     """The first argument that is an element type."""
     for arg in args:
         text = r.text[arg.start : arg.end]
@@ -95,7 +95,7 @@ def _element(r: Reading, args: list[Arg]) -> None:
             return
 
 
-def _version3(r: Reading, name: Qualified) -> None:
+def _version3(r: NameFields, name: Qualified) -> None:
     args = name.args()
     if not args:
         return
@@ -116,7 +116,7 @@ def _version3(r: Reading, name: Qualified) -> None:
         _forward90(r, mainloop, inner)
 
 
-def _forward90(r: Reading, mainloop: Qualified, args: list[Arg]) -> None:
+def _forward90(r: NameFields, mainloop: Qualified, args: list[Arg]) -> None:
     if len(args) < 4:
         return
     r.number("stages", args[0])
@@ -131,7 +131,7 @@ def _forward90(r: Reading, mainloop: Qualified, args: list[Arg]) -> None:
         r.truth("local", args[8])
 
 
-def static_shape(r: Reading, arg: Arg, keys: tuple[str, ...]) -> None:
+def static_shape(r: NameFields, arg: Arg, keys: tuple[str, ...]) -> None:
     """``cute::tuple<cute::C<128>, cute::C<64>, …>``: one number each."""
     source = r.name.source
     shape = read(source, arg.start, arg.end)

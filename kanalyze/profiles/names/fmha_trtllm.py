@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 TYPES = {
     "Bfloat16": "bf16",
@@ -22,7 +22,7 @@ _TYPE_KEYS = (
 _CAUSAL = {"Causal": True, "SlidingOrChunkedCausal": True, "Dense": False}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``fmha_trtllm.lark`` state."""
     for token in r.tokens:
         if token.name in ("HEAD_DIM", "HEAD_DIM_V", "PAGE_SIZE", "BLOCK_M", "BLOCK_N"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 _TYPES = {
     "bf16": "bf16",
@@ -13,7 +13,7 @@ _TYPES = {
 }
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``fmha_v2.lark`` state."""
     r.named("generator")
     if fmha := r.one("FMHA"):

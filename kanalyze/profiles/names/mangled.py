@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.text.mangling import leading_names
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function of a name that begins with length-prefixed names."""
     names = leading_names(r.text)
     if names:

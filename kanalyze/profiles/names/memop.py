@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``memop.lark`` state."""
     copy = r.one("MEMCPY") or r.one("CUDA_COPY") or r.one("ROCM_COPY")
     fill = r.one("MEMSET") or r.one("CUDA_SET") or r.one("ROCM_FILL")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 _OPS = {"fwd": "conv_fprop", "bwd": "conv_dgrad", "wrw": "conv_wgrad"}
 _TYPES = {"bf16": "bf16", "fp16": "f16", "fp32": "f32", "int8": "s8"}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``miopen_igemm.lark`` state."""
     r.named("generator")
     if direction := r.one("PASS"):

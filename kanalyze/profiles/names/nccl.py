@@ -6,7 +6,7 @@ combinations are kernels, the others are called inside them.
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 # NCCL's own words for types (src/device/generate.py); before 2.19 it wrote C++ types.
 _TYPES = {
@@ -27,7 +27,7 @@ _TYPES = {
 }
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``nccl.lark`` state."""
     kernel = r.one("DEV") or r.one("OLD") or r.one("SYM") or r.one("OLDEST")
     if kernel:

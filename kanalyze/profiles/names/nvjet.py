@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.names.reading import Reading, Reject
+from kanalyze.profiles.names.fields import NameFields, Reject
 
 # nvMatmulHeuristics.h (supported precisions); CUTLASS cutlass_library/heuristics_provider.py.
 _LETTERS = {
@@ -22,7 +22,7 @@ _ORDERS = {
 }
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``nvjet.lark`` state."""
     layout = r.one("LAYOUT")
     if layout and (len(layout.text) == 4) != r.has("WARP_M"):
@@ -54,14 +54,14 @@ def transform(r: Reading) -> None:
         r.add("scale_vec", int(vectors[0].text), vectors[0], "inferred")
 
 
-def _unit(r: Reading) -> None:
+def _unit(r: NameFields) -> None:
     """Tensor cores; left open for f32 and f64 operands without the word tf32."""
     nvjet, tag = r.one("NVJET"), r.one("TAG")
     if nvjet and tag and (tag.text[0] not in "sdcz" or r.has("TAG_WORD")):
         r.add("op_class", "tensorop", nvjet, "observed")
 
 
-def _types(r: Reading) -> None:
+def _types(r: NameFields) -> None:
     """One letter per type. Tags of other lengths, and the letters u and w, are not understood."""
     tag = r.one("TAG")
     order = _ORDERS.get(len(tag.text)) if tag else None
@@ -82,7 +82,7 @@ def _types(r: Reading) -> None:
         r.add("dtype_mma", None, word)
 
 
-def _epilogue(r: Reading) -> None:
+def _epilogue(r: NameFields) -> None:
     words = list(r.all("EPI", "EPI_AUX"))
     if words:
         texts = ["aux" if word.name == "EPI_AUX" else word.text for word in words]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kanalyze.profiles.names.cpp import ANONYMOUS
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note the function's name."""
     if not r.name.path or r.name.last.text in (ANONYMOUS, "lambda"):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 _TYPES = {
     "S": "f32",
@@ -27,7 +27,7 @@ _KEYS = {
 _LAYOUTS = {"Ailk": "n", "Alik": "t", "Bljk": "n", "Bjlk": "t"}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``tensile.lark`` state."""
     r.named("generator")
     if cijk := r.one("CIJK"):
@@ -53,7 +53,7 @@ def transform(r: Reading) -> None:
         r.add("epilogue_in_name", ("bias",), bias, "generator")
 
 
-def _types(r: Reading) -> None:
+def _types(r: NameFields) -> None:
     """``SB``, ``HBH``: A's and B's type. ``HHS_BH``: A's and B's type, D's, the arithmetic's."""
     token = r.one("TYPES")
     if token is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kanalyze.profiles.names.aten_ops import split_ops
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 # First three letters of the heuristics decorator (torch/_inductor/codegen/triton.py).
 _CATEGORY = {
@@ -17,7 +17,7 @@ _CATEGORY = {
 }
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``triton_inductor.lark`` state."""
     category = r.one("CATEGORY")
     if category is None:
@@ -38,7 +38,7 @@ def transform(r: Reading) -> None:
         r.add("fused_ops_list", known, ops, "inferred")
 
 
-def _prefix(r: Reading, after: int) -> None:
+def _prefix(r: NameFields, after: int) -> None:
     """The operators of a cut name, without the word that the cut runs through."""
     start = r.base + after + len("_fused_")
     end = r.name.path[0].end if r.name.path else len(r.text)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from kanalyze.profiles.names.fields import NameFields, Reject
 from kanalyze.profiles.names.grammar import Token
-from kanalyze.profiles.names.reading import Reading, Reject
 
 _MARKS = ("", "c", "d", "e", "de")
 _TYPES = {"fp16": "f16", "fp32": "f32", "fp8e4nv": "e4m3", "fp8e5": "e5m2"}
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``triton_other.lark`` state."""
     if suffix := r.one("SUFFIX"):
         arguments = split_suffix(suffix.text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.fmha_trtllm import TYPES
-from kanalyze.profiles.names.reading import Reading
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``trtllm_gemm.lark`` state."""
     r.named("documented")
     if gemm := r.one("GEMM"):

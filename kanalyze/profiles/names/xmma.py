@@ -6,8 +6,8 @@ adds up in, as holds for every name in the shipped libraries.
 
 from __future__ import annotations
 
+from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.grammar import Token
-from kanalyze.profiles.names.reading import Reading
 
 _OPS = {
     "gemm": "gemm",
@@ -31,7 +31,7 @@ _WORDS = {"i8": "s8", "i32": "s32", "i4": "s4"}
 _TENSOR_ONLY = frozenset({"tf32", "bf16", "e4m3", "e5m2"})
 
 
-def transform(r: Reading) -> None:
+def transform(r: NameFields) -> None:
     """Note what the tokens of ``xmma.lark`` state."""
     r.named("observed")
     if arch := r.one("ARCH_DIGITS"):
@@ -57,7 +57,7 @@ def transform(r: Reading) -> None:
             r.add(key, int(token.text), token, "inferred")
 
 
-def _product(r: Reading) -> None:
+def _product(r: NameFields) -> None:
     _types(r)
     ab, c = r.one("LAYOUT_AB"), r.one("LAYOUT_C")
     if ab and c:
@@ -68,7 +68,7 @@ def _product(r: Reading) -> None:
             r.add(key, token.text, token, "observed")
 
 
-def _unit(r: Reading) -> None:
+def _unit(r: NameFields) -> None:
     unit = r.one("TENSOR_WORD") or r.one("GROUP_WORD")
     second = r.one("G2")
     if unit:
@@ -79,7 +79,7 @@ def _unit(r: Reading) -> None:
         r.add("op_class", "tensorop", second, "inferred")
 
 
-def _types(r: Reading) -> None:
+def _types(r: NameFields) -> None:
     first, second, third = list(r.all("G1")), list(r.all("G2")), r.one("G3")
     if not second:
         return  # the first group may go on behind the cut
@@ -95,5 +95,5 @@ def _types(r: Reading) -> None:
     _add(r, "dtype_epilogue", third)
 
 
-def _add(r: Reading, key: str, token: Token) -> None:
+def _add(r: NameFields, key: str, token: Token) -> None:
     r.add(key, _WORDS.get(token.text, token.text), token, "observed")

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from kanalyze.profiles.readers.event import Device, Event, Operator
-from kanalyze.profiles.readers.reading import files_in, read_dump
+from kanalyze.profiles.readers.event import Event, Operator, ProfiledDevice
+from kanalyze.profiles.readers.formats import files_in, read_dump
 
-__all__ = ["Device", "Event", "Operator", "files_in", "read_dump"]
+__all__ = ["Event", "Operator", "ProfiledDevice", "files_in", "read_dump"]

@@ -10,21 +10,21 @@ from kanalyze.profiles.readers.chrome_ops import Operators, devices_at_the_end, 
 from kanalyze.profiles.readers.chrome_records import (
     KINDS,
     Decoder,
-    Kernel,
+    KernelRecord,
     LaunchArgs,
     OperatorRecord,
     Record,
     one,
 )
 from kanalyze.profiles.readers.chrome_scan import NotATraceError, Scanner
-from kanalyze.profiles.readers.event import Device, Event
+from kanalyze.profiles.readers.event import Event, ProfiledDevice
 from kanalyze.profiles.readers.numbers import MOST_US, is_time, wrong_time
-from kanalyze.profiles.readers.source import Source
+from kanalyze.profiles.readers.source import DumpSource
 
 _NO_ARGS = LaunchArgs()
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: DumpSource) -> Iterator[Event]:
     """Yield what ran on the GPU.
 
     Raises:
@@ -38,7 +38,7 @@ def read(source: Source) -> Iterator[Event]:
     devices = devices_of(scanner.header) or devices_at_the_end(source)
     operators = Operators()
     note, launched_by = operators.note, operators.launched_by
-    file, kinds, no_device = source.name, KINDS, Device()
+    file, kinds, no_device = source.name, KINDS, ProfiledDevice()
     for batch in scanner.every():
         for record in batch:
             made = type(record)  # isinstance is slow on these classes
@@ -53,7 +53,7 @@ def read(source: Source) -> Iterator[Event]:
                 identity = args.device
                 device = devices.get(identity) if identity is not None else no_device
                 if device is None:
-                    device = devices[identity] = Device(identity)
+                    device = devices[identity] = ProfiledDevice(identity)
                 yield Event(
                     launch.name,
                     kinds[made],
@@ -74,7 +74,7 @@ def read(source: Source) -> Iterator[Event]:
 
 
 def _mistimed(record: Record) -> bool:
-    return isinstance(record, Kernel) and not is_time(record.dur)
+    return isinstance(record, KernelRecord) and not is_time(record.dur)
 
 
 def is_trace(head: bytes) -> bool:

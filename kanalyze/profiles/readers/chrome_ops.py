@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from kanalyze.profiles.readers.chrome_records import LaunchArgs
-from kanalyze.profiles.readers.event import Device, Operator
-from kanalyze.profiles.readers.source import Source, open_source
+from kanalyze.profiles.readers.event import Operator, ProfiledDevice
+from kanalyze.profiles.readers.source import DumpSource, open_source
 
 
 class _DeviceFacts(msgspec.Struct):
@@ -25,7 +25,7 @@ class _DeviceFacts(msgspec.Struct):
 _PROPERTIES = re.compile(rb'"deviceProperties"\s*:\s*(?=\[)')
 
 
-def devices_of(header: bytes) -> dict[int | None, Device]:
+def devices_of(header: bytes) -> dict[int | None, ProfiledDevice]:
     """The devices that the text in front of the events describes."""
     found = _PROPERTIES.search(header)
     if found is None:
@@ -36,7 +36,7 @@ def devices_of(header: bytes) -> dict[int | None, Device]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return {
-        f.id: Device(
+        f.id: ProfiledDevice(
             f.id,
             f.name,
             (f.major, f.minor) if f.major is not None and f.minor is not None else None,
@@ -49,7 +49,7 @@ def devices_of(header: bytes) -> dict[int | None, Device]:
 _LOOK_BACK = 4 << 20
 
 
-def devices_at_the_end(source: Source) -> dict[int | None, Device]:
+def devices_at_the_end(source: DumpSource) -> dict[int | None, ProfiledDevice]:
     """The devices that a text behind the events describes: of a small file, or of its end."""
     if source.path is None:
         return {}

@@ -46,7 +46,7 @@ class OperatorRecord(msgspec.Struct, gc=False, tag_field="cat", tag="cpu_op"):
     args: OperatorArgs | None = None
 
 
-class Kernel(msgspec.Struct, gc=False, tag_field="cat", tag="kernel"):
+class KernelRecord(msgspec.Struct, gc=False, tag_field="cat", tag="kernel"):
     """A kernel that ran."""
 
     name: str = ""
@@ -55,11 +55,11 @@ class Kernel(msgspec.Struct, gc=False, tag_field="cat", tag="kernel"):
     args: LaunchArgs | None = None
 
 
-class Memcpy(Kernel, gc=False, tag="gpu_memcpy"):
+class MemcpyRecord(KernelRecord, gc=False, tag="gpu_memcpy"):
     """A copy."""
 
 
-class Memset(Kernel, gc=False, tag="gpu_memset"):
+class MemsetRecord(KernelRecord, gc=False, tag="gpu_memset"):
     """A fill."""
 
 
@@ -67,18 +67,18 @@ class Unused(msgspec.Struct, gc=False):
     """An event that is not used."""
 
 
-Record = OperatorRecord | Kernel | Unused
+Record = OperatorRecord | KernelRecord | Unused
 
-KINDS: dict[type, str] = {Kernel: "kernel", Memcpy: "memcpy", Memset: "memset"}
+KINDS: dict[type, str] = {KernelRecord: "kernel", MemcpyRecord: "memcpy", MemsetRecord: "memset"}
 _TYPES: dict[str, Any] = {
     "cpu_op": OperatorRecord,
     "Operator": OperatorRecord,
-    "kernel": Kernel,
-    "gpu_memcpy": Memcpy,
-    "gpu_memset": Memset,
-    "Kernel": Kernel,
-    "Memcpy": Memcpy,
-    "Memset": Memset,
+    "kernel": KernelRecord,
+    "gpu_memcpy": MemcpyRecord,
+    "gpu_memset": MemsetRecord,
+    "Kernel": KernelRecord,
+    "Memcpy": MemcpyRecord,
+    "Memset": MemsetRecord,
 }
 """Categories that are used (capital ones: Kineto of 2021). Annotations are no kernels."""
 
@@ -95,7 +95,7 @@ class Decoder:
     def __init__(self, old: bool):
         self._plain = old
         self._misses = 0
-        self._types: list[Any] = [OperatorRecord, Kernel, Memcpy, Memset]
+        self._types: list[Any] = [OperatorRecord, KernelRecord, MemcpyRecord, MemsetRecord]
         self._known = {"cpu_op", "kernel", "gpu_memcpy", "gpu_memset"}
         self._add(("cuda_runtime", "cuda_driver", "ac2g", "fwdbwd", "python_function"))
 

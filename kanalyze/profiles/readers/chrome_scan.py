@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kanalyze.profiles.readers.source import Source
+from kanalyze.profiles.readers.source import DumpSource
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Scanner(Generic[T]):
     """
 
     def __init__(
-        self, source: Source, many: Callable[[bytes], list[T]], one: Callable[[bytes], T | None]
+        self, source: DumpSource, many: Callable[[bytes], list[T]], one: Callable[[bytes], T | None]
     ):
         self.source = source
         self.header = b""
@@ -313,7 +313,7 @@ class Scanner(Generic[T]):
             done = end
             event = self._one(buffer[start:done])
             if event is None:
-                self._note(self._offset + start, "found an event that is no JSON, left out")
+                self._note(self._offset + start, "found an event that is not JSON, left out")
             else:
                 batch.append(event)
         self._check_encoding(buffer[:done])

@@ -10,7 +10,7 @@ import msgspec
 Dims = tuple[int, int, int]
 
 
-class Device(msgspec.Struct, frozen=True, gc=False):
+class ProfiledDevice(msgspec.Struct, frozen=True, gc=False):
     """The GPU as far as the dump describes it; None where it does not say.
 
     ``capability`` is the compute capability, (9, 0) for 9.0.
@@ -53,7 +53,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     registers_per_thread: int | None = None
     shared_bytes: int | None = None
     stream: int | None = None
-    device: Device | None = None
+    device: ProfiledDevice | None = None
     operator: Operator | None = None
     counters: Mapping[str, float] = {}
     file: str = ""

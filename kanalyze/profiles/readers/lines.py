@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from kanalyze.profiles.readers.source import Source
+from kanalyze.profiles.readers.source import DumpSource
 
 _PREFIX = re.compile(r"^\[rank\s?\d+\]:\s?")
 _COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -16,10 +16,10 @@ MANY_CELLS = 1 << 20
 """Characters of the longest cell of a CSV table."""
 
 
-class Lines:
+class DumpLines:
     """The lines of a source, each with its number; lines can be given back."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: DumpSource):
         self.source = source
         self.number = 0
         self._lines = source.lines()
@@ -68,7 +68,7 @@ def delimiter_of(header: str) -> str:
     return max(",;\t|", key=bare.count)
 
 
-def cells_of(line: str, delimiter: str, lines: Lines | None = None) -> list[str]:
+def cells_of(line: str, delimiter: str, lines: DumpLines | None = None) -> list[str]:
     """The cells of a line of CSV; further lines are taken while a quote is open."""
     if lines is not None and line.count('"') % 2:
         joined = line

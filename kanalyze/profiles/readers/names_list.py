@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from kanalyze.profiles.readers.event import Event, kind_of
-from kanalyze.profiles.readers.lines import Lines
+from kanalyze.profiles.readers.lines import DumpLines
 
 _SHARE = 0.9
 _LINES = 300
@@ -44,7 +44,7 @@ def _is_name(line: str) -> bool:
     return _FIRST.fullmatch(bare) is not None
 
 
-def read(lines: Lines, file: str) -> Iterator[Event]:
+def read(lines: DumpLines, file: str) -> Iterator[Event]:
     """Each line that is not empty is a name; how long it ran is not known."""
     for line in lines:
         name = line.strip()

@@ -8,8 +8,8 @@ import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
-from kanalyze.profiles.readers.event import Device, Dims, Event, dims
-from kanalyze.profiles.readers.lines import Lines, cells_of, delimiter_of
+from kanalyze.profiles.readers.event import Dims, Event, ProfiledDevice, dims
+from kanalyze.profiles.readers.lines import DumpLines, cells_of, delimiter_of
 from kanalyze.profiles.readers.numbers import (
     NumberForm,
     base_unit,
@@ -44,7 +44,7 @@ def opens(line: str) -> bool:
 
 
 @dataclass
-class Launch:
+class NcuLaunch:
     """A launch while its metrics are collected (values in ncu's base units)."""
 
     name: str
@@ -78,7 +78,7 @@ class Launch:
         else:
             self.counters.setdefault(name, value)
 
-    def events(self, file: str, lines: Lines) -> Iterator[Event]:
+    def events(self, file: str, lines: DumpLines) -> Iterator[Event]:
         """The launch as an event; none, and a note, where a number of it cannot be."""
         if self.wrong:
             lines.trouble(self.wrong, self.line)
@@ -94,7 +94,7 @@ class Launch:
             sms = int(counters["launch__sm_count"])
         device = None
         if (self.device, self.capability, self.device_name) != (None, None, None):
-            device = Device(self.device, self.device_name, self.capability, sms)
+            device = ProfiledDevice(self.device, self.device_name, self.capability, sms)
         yield Event(
             self.name,
             "kernel",
@@ -125,7 +125,7 @@ def sizes_of(text: str) -> Dims | None:
     return dims([whole(re.sub(r"\D", "", t)) for t in re.findall(r"\d[\d.'’]*(?:,\d{3})*", text)])
 
 
-def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
+def read(lines: DumpLines, header: str, file: str) -> Iterator[Event]:
     """The launches of the tables from a header on, to the end of the text."""
     while True:
         delimiter = delimiter_of(header)
@@ -152,7 +152,7 @@ _Row = Cells | str
 """The cells of a row, or the header of a further table."""
 
 
-def _rows(lines: Lines, delimiter: str, width: int, needed: int) -> Iterator[_Row]:
+def _rows(lines: DumpLines, delimiter: str, width: int, needed: int) -> Iterator[_Row]:
     for line in lines:
         if opens(line):
             yield line
@@ -181,14 +181,14 @@ def _sampled(rows: Iterator[_Row]) -> tuple[list[Cells], str | None]:
     return first, None
 
 
-def _launch(cells: Cells, place: dict[str, int]) -> Launch:
+def _launch(cells: Cells, place: dict[str, int]) -> NcuLaunch:
     def text(column: str) -> str:
         return cells[place[column]] if column in place else ""
 
     def integer(column: str) -> int | None:
         return NumberForm().integer(text(column))
 
-    return Launch(
+    return NcuLaunch(
         text("Kernel Name"),
         sizes_of(text("Grid Size")),
         sizes_of(text("Block Size")),
@@ -200,7 +200,7 @@ def _launch(cells: Cells, place: dict[str, int]) -> Launch:
 
 
 def _raw(
-    rows: Iterator[_Row], names: list[str], file: str, delimiter: str, lines: Lines
+    rows: Iterator[_Row], names: list[str], file: str, delimiter: str, lines: DumpLines
 ) -> Generator[Event, None, str | None]:
     place = {n: i for i, n in reversed(list(enumerate(names)))}
     first, following = _sampled(rows)
@@ -241,7 +241,7 @@ def _raw(
 
 
 def _details(
-    rows: Iterator[_Row], names: list[str], file: str, delimiter: str, lines: Lines
+    rows: Iterator[_Row], names: list[str], file: str, delimiter: str, lines: DumpLines
 ) -> Generator[Event, None, str | None]:
     place = {n: i for i, n in reversed(list(enumerate(names)))}
     first, following = _sampled(rows)
@@ -256,7 +256,7 @@ def _details(
         (row[value] for row in first if row[unit] in counts and "." not in row[metric]),
         delimiter == ";",
     )
-    current: Launch | None = None
+    current: NcuLaunch | None = None
     identity: tuple[str, ...] = ()
 
     def chained() -> Iterator[_Row]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from kanalyze.profiles.readers.event import Event
-from kanalyze.profiles.readers.lines import Lines, is_rule, sliced, spans_of
-from kanalyze.profiles.readers.ncu_csv import Launch, capability_of, sizes_of
+from kanalyze.profiles.readers.lines import DumpLines, is_rule, sliced, spans_of
+from kanalyze.profiles.readers.ncu_csv import NcuLaunch, capability_of, sizes_of
 from kanalyze.profiles.readers.numbers import NumberForm, form_of
 
 _SIZES = r"\(\d[^()]*\)"
@@ -33,7 +33,7 @@ def _match(line: str) -> re.Match[str] | None:
     return _HEADLINE.match(line) or _OLD_HEADLINE.match(line)
 
 
-def read(lines: Lines, headline: str, file: str) -> Iterator[Event]:
+def read(lines: DumpLines, headline: str, file: str) -> Iterator[Event]:
     """The launches from a headline on, to the end of the text."""
     evidence: list[str] = []
     current: str | None = headline
@@ -60,12 +60,12 @@ def read(lines: Lines, headline: str, file: str) -> Iterator[Event]:
         yield from launch.events(file, lines)
 
 
-def _launch(line: str) -> Launch:
+def _launch(line: str) -> NcuLaunch:
     found = _match(line)
     assert found is not None
     part = found.groupdict()
     whole = NumberForm().integer
-    return Launch(
+    return NcuLaunch(
         part["name"],
         sizes_of(part["grid"]) if part.get("grid") else None,
         sizes_of(part["block"]) if part.get("block") else None,
@@ -75,7 +75,7 @@ def _launch(line: str) -> Launch:
     )
 
 
-def _metrics(lines: Lines, spans: list[tuple[int, int]]) -> list[list[str]]:
+def _metrics(lines: DumpLines, spans: list[tuple[int, int]]) -> list[list[str]]:
     """The rows of a table of metrics: name, unit, value."""
     if len(spans) != 3:
         return []

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.errors import InputError
-from kanalyze.profiles.readers.event import Device, Event, dims
+from kanalyze.profiles.readers.event import Event, ProfiledDevice, dims
 from kanalyze.profiles.readers.numbers import is_time, whole, wrong_time
-from kanalyze.profiles.readers.source import Source
+from kanalyze.profiles.readers.source import DumpSource
 
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -27,7 +27,7 @@ def is_database(head: bytes) -> bool:
     return head.startswith(b"SQLite format 3\0")
 
 
-def read(source: Source) -> Iterator[Event]:
+def read(source: DumpSource) -> Iterator[Event]:
     """Yield kernels, copies and fills.
 
     Raises:
@@ -54,7 +54,7 @@ def read(source: Source) -> Iterator[Event]:
     source.finish()
 
 
-def _events(base: sqlite3.Connection, source: Source) -> Iterator[Event]:
+def _events(base: sqlite3.Connection, source: DumpSource) -> Iterator[Event]:
     tables = {name for (name,) in base.execute("select name from sqlite_master")}
     if not tables & {_KERNELS, _COPIES, _FILLS}:
         what = "no CUDA activity" if "StringIds" in tables else "no tables of Nsight Systems"
@@ -64,11 +64,11 @@ def _events(base: sqlite3.Connection, source: Source) -> Iterator[Event]:
         )
     devices = _devices(base, tables)
 
-    def device(row: sqlite3.Row) -> Device:
+    def device(row: sqlite3.Row) -> ProfiledDevice:
         identity = _whole(row["deviceId"])
         if identity is None:
-            return Device()
-        return devices.setdefault(identity, Device(identity))
+            return ProfiledDevice()
+        return devices.setdefault(identity, ProfiledDevice(identity))
 
     if _KERNELS in tables:
         for row in _rows(base, f"select k.*, s.value as kernel_name from {_KERNELS} k "
@@ -147,7 +147,7 @@ def _times(row: sqlite3.Row, name: str) -> tuple[float | None, float | None]:
     return None if start is None or not math.isfinite(start) else start / 1e3, span
 
 
-def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, Device]:
+def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, ProfiledDevice]:
     if "TARGET_INFO_GPU" not in tables:
         return {}
     found = {}
@@ -166,5 +166,5 @@ def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, Device]:
             major, minor = (whole(head), whole(tail)) if dot else (None, None)
         capability = None if major is None or minor is None else (major, minor)
         sms = _whole(value("smCount"))
-        found[identity] = Device(identity, _text(value("name")) or None, capability, sms)
+        found[identity] = ProfiledDevice(identity, _text(value("name")) or None, capability, sms)
     return found

@@ -13,8 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kanalyze.errors import Unknown
-from kanalyze.profiles.readers.event import Device, Dims, Event, dims, kind_of
-from kanalyze.profiles.readers.lines import Lines, cells_of, delimiter_of, is_rule, sliced, spans_of
+from kanalyze.profiles.readers.event import Dims, Event, ProfiledDevice, dims, kind_of
+from kanalyze.profiles.readers.lines import (
+    DumpLines,
+    cells_of,
+    delimiter_of,
+    is_rule,
+    sliced,
+    spans_of,
+)
 from kanalyze.profiles.readers.numbers import (
     TIME_UNITS,
     NumberForm,
@@ -46,7 +53,7 @@ _WHOLE = ("calls", "gx", "gy", "gz", "bx", "by", "bz", "registers", "stream")
 
 
 @dataclass
-class Columns:
+class StatsColumns:
     """Where in a row a table has what, and in which units."""
 
     places: dict[str, int]
@@ -74,7 +81,7 @@ class Seen:
         return self.copies == table
 
 
-def columns_of(cells: list[str]) -> Columns | None:
+def columns_of(cells: list[str]) -> StatsColumns | None:
     """The columns of a header row; None where it is no table of GPU times."""
     places: dict[str, int] = {}
     units: dict[str, str] = {}
@@ -98,7 +105,7 @@ def columns_of(cells: list[str]) -> Columns | None:
         return None
     if "duration" in places and "start" not in places:
         return None
-    return Columns(places, units, len(cells))
+    return StatsColumns(places, units, len(cells))
 
 
 def opens(line: str) -> bool:
@@ -109,7 +116,7 @@ def opens(line: str) -> bool:
     return "instances" in low or "total time" in low or "duration" in low or "calls" in low
 
 
-def read(lines: Lines, header: str, seen: Seen, file: str) -> Iterator[Event] | None:
+def read(lines: DumpLines, header: str, seen: Seen, file: str) -> Iterator[Event] | None:
     """The events of the table under a header; None where it is no such table."""
     rule = lines.peek() or ""
     if is_rule(rule) and len(spans_of(rule)) >= 4:
@@ -127,7 +134,7 @@ def read(lines: Lines, header: str, seen: Seen, file: str) -> Iterator[Event] | 
     return _events(_rows(lines, delimiter, columns.width), columns, seen, file, delimiter, lines)
 
 
-def _rows(lines: Lines, delimiter: str, width: int) -> Iterator[list[str]]:
+def _rows(lines: DumpLines, delimiter: str, width: int) -> Iterator[list[str]]:
     for line in lines:
         if not line.strip():
             return
@@ -143,7 +150,7 @@ def _rows(lines: Lines, delimiter: str, width: int) -> Iterator[list[str]]:
         yield cells
 
 
-def _sliced_rows(lines: Lines, spans: list[tuple[int, int]]) -> Iterator[list[str]]:
+def _sliced_rows(lines: DumpLines, spans: list[tuple[int, int]]) -> Iterator[list[str]]:
     for line in lines:
         if not line.strip():
             return
@@ -152,7 +159,7 @@ def _sliced_rows(lines: Lines, spans: list[tuple[int, int]]) -> Iterator[list[st
 
 @dataclass
 class _Table:
-    columns: Columns
+    columns: StatsColumns
     form: NumberForm = field(default_factory=NumberForm)
 
     def text(self, cells: list[str], role: str) -> str:
@@ -187,11 +194,11 @@ class _Table:
 
 def _events(
     rows: Iterator[list[str]],
-    columns: Columns,
+    columns: StatsColumns,
     seen: Seen,
     file: str,
     delimiter: str,
-    lines: Lines,
+    lines: DumpLines,
 ) -> Iterator[Event]:
     table = _Table(columns)
     first: list[tuple[int, list[str]]] = []
@@ -233,20 +240,20 @@ def _events(
 
 
 def _numbered(
-    first: list[tuple[int, list[str]]], rows: Iterator[list[str]], lines: Lines
+    first: list[tuple[int, list[str]]], rows: Iterator[list[str]], lines: DumpLines
 ) -> Iterator[tuple[int, list[str]]]:
     yield from first
     for cells in rows:
         yield lines.number, cells
 
 
-def _is_units(cells: list[str], columns: Columns) -> bool:
+def _is_units(cells: list[str], columns: StatsColumns) -> bool:
     """Whether a row holds units: a unit of time under the time, and no name."""
     role = "total" if "total" in columns.places else "duration"
     return cells[columns.places[role]].lower() in TIME_UNITS
 
 
-def _take_units(cells: list[str], columns: Columns) -> None:
+def _take_units(cells: list[str], columns: StatsColumns) -> None:
     for role, place in columns.places.items():
         if cells[place]:
             columns.units[role] = cells[place]
@@ -286,11 +293,11 @@ def _event(table: _Table, cells: list[str], file: str) -> Event | Unknown | None
     )
 
 
-def _device(text: str) -> Device | None:
+def _device(text: str) -> ProfiledDevice | None:
     """A device as the profilers write it: "NVIDIA H200 (0)" or "0"."""
     found = re.fullmatch(r"(.*?)\s*\((\d+)\)", text)
     if found:
-        return Device(whole(found[2]), found[1] or None)
+        return ProfiledDevice(whole(found[2]), found[1] or None)
     if text.isdecimal():
-        return Device(whole(text))
-    return Device(None, text) if text else None
+        return ProfiledDevice(whole(text))
+    return ProfiledDevice(None, text) if text else None

@@ -45,7 +45,7 @@ class Trouble:
 
 
 @dataclass
-class Source:
+class DumpSource:
     """An opened dump.
 
     Args:
@@ -72,7 +72,7 @@ class Source:
                 break
             self._head += piece
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> DumpSource:
         return self
 
     def __exit__(
@@ -212,7 +212,7 @@ class Source:
                 self.trouble.add(
                     0,
                     f"stopped after {produced >> 20} MiB: gzip data that unpacks to more than "
-                    f"{BOMB_RATIO} times its size is no profile",
+                    f"{BOMB_RATIO} times its size is not a profile",
                 )
                 return
             if unpacker.eof:
@@ -261,7 +261,7 @@ def clean(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def open_source(path: Path, name: str | None = None) -> Source:
+def open_source(path: Path, name: str | None = None) -> DumpSource:
     """Open a file.
 
     Raises:
@@ -271,7 +271,7 @@ def open_source(path: Path, name: str | None = None) -> Source:
     try:
         if path.is_dir():
             raise InputError("is a folder, expected a profiler dump", file=shown)
-        return Source(shown, path.open("rb"), path if path.is_file() else None)
+        return DumpSource(shown, path.open("rb"), path if path.is_file() else None)
     except OSError as error:
         raise InputError(error.strerror or str(error), file=shown) from None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kanalyze.profiles.readers.event import Event, kind_of
-from kanalyze.profiles.readers.lines import Lines, is_rule, sliced, spans_of
+from kanalyze.profiles.readers.lines import DumpLines, is_rule, sliced, spans_of
 from kanalyze.profiles.readers.numbers import NumberForm, is_time, time_us, wrong_time
 
 _DEVICES = ("cuda", "device", "hip", "xpu", "privateuseone", "mtia")
@@ -55,7 +55,7 @@ def opens_averages(line: str) -> bool:
     return "<FunctionEventAvg key=" in line
 
 
-def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
+def read(lines: DumpLines, header: str, file: str) -> Iterator[Event]:
     """The kernels of a table; the rows are held until its end, as any may be an annotation's."""
     rule = lines.peek() or ""
     start = lines.number
@@ -91,7 +91,7 @@ def read(lines: Lines, header: str, file: str) -> Iterator[Event]:
         )
 
 
-def _kernels(rows: list[_Row], lines: Lines) -> list[_Row]:
+def _kernels(rows: list[_Row], lines: DumpLines) -> list[_Row]:
     """The rows of kernels that took time; what cannot be a time is noted."""
     on_cpu = {row.name for row in rows if row.on_cpu}
     found = []
@@ -153,7 +153,7 @@ def _row(cells: list[str], columns: _Columns, line: int) -> _Row | None:
     return _Row(cells[0], any(t is None or t > 0 for t in cpu), time, calls, line)
 
 
-def read_averages(lines: Lines, line: str, file: str) -> Iterator[Event]:
+def read_averages(lines: DumpLines, line: str, file: str) -> Iterator[Event]:
     """The kernels of printed averages. The calls are the total divided by the mean time."""
     rows: list[_Row] = []
     current: str | None = line

@@ -20,8 +20,14 @@ from kanalyze import compile_kernel, estimate, schemas
 from kanalyze.cli.app import cli
 from kanalyze.devices.table import device
 from kanalyze.errors import InputError
-from kanalyze.measured.bench import calibrate, calibrating
-from kanalyze.measured.bench.calibrating import Measured, capacity, launches, rate_of, solve
+from kanalyze.measured.bench import calibration_solver, calibration_times
+from kanalyze.measured.bench.calibration_solver import (
+    CalibrationTimes,
+    capacity,
+    launches,
+    rate_of,
+    solve,
+)
 from kanalyze.performance.cache_sim import calibration
 from kanalyze.performance.cache_sim.parameters import Parameter, machine, names
 from tests.oracle.interpreter import run as interpret
@@ -46,17 +52,17 @@ def run(*words: object, **more: Any) -> Any:
 @pytest.mark.parametrize(("pieces", "steps"), [(4, 9), (3, 3), (1, 2)])
 def test_each_block_reads_the_buffer_round_and_round(pieces: int, steps: int) -> None:
     blocks = 2
-    data = np.zeros(pieces * calibrate.PIECE // 4, dtype=np.uint32)
+    data = np.zeros(pieces * calibration_times.PIECE // 4, dtype=np.uint32)
     sink = np.ones(1, np.uint32)
     params = [(1 << 40, data), sink, pieces, steps]
     where = [(block, 0, 0) for block in range(blocks)]
-    trace = interpret(CYCLIC, "cyclic", (blocks,), (calibrate.THREADS,), params, where)
+    trace = interpret(CYCLIC, "cyclic", (blocks,), (calibration_times.THREADS,), params, where)
     read = [access for access in trace.accesses if access.opcode.startswith("ld.global")]
     assert len(read) == blocks * steps
     for number, access in enumerate(read):
         piece = number % steps % pieces
-        first = (1 << 40) + piece * calibrate.PIECE
-        assert access.addresses.tolist() == list(range(first, first + calibrate.PIECE, 16))
+        first = (1 << 40) + piece * calibration_times.PIECE
+        assert access.addresses.tolist() == list(range(first, first + calibration_times.PIECE, 16))
     assert sink[0] == 1  # nothing is written
 
 
@@ -96,12 +102,14 @@ def test_the_kernels_compile() -> None:
 
 def test_sizes_lie_on_both_sides_of_the_capacity() -> None:
     for megabytes in (4, 30, 50, 126):
-        found = calibrate.sizes(megabytes * MIB)
+        found = calibration_times.sizes(megabytes * MIB)
         assert found[0] <= megabytes * MIB / 2.5
         assert found[-1] >= 1.7 * megabytes * MIB
-        assert all(size % calibrate.PIECE == 0 for size in found)
+        assert all(size % calibration_times.PIECE == 0 for size in found)
         assert list(found) == sorted(set(found))
-        assert all(calibrate.steps(size) * calibrate.PIECE == 3 * size for size in found)
+        assert all(
+            calibration_times.steps(size) * calibration_times.PIECE == 3 * size for size in found
+        )
 
 
 # ---------------------------------------------------------------- solving
@@ -165,7 +173,7 @@ def test_rates_are_recovered_from_the_models_own_times() -> None:
     made = compile_kernel(one.target, dtype=one.dtype, settings=dict(one.settings))
     time = estimate(made, device="H200", calibration={gpu.name: truth}).time.predicted_us
     assert time is not None
-    measured = Measured(gpu.name, "2026-01-01", {"driver": "1.2"},
+    measured = CalibrationTimes(gpu.name, "2026-01-01", {"driver": "1.2"},
                         tuple(knee(30 * MIB, 2600, 6000)), {one.name: time})  # fmt: skip
     solved = solve(measured, gpu, {one.name: made})
     assert solved.parameters["hbm_rate"].value == pytest.approx(3300, rel=0.01)
@@ -289,10 +297,10 @@ def test_what_it_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     from kanalyze.measured.bench import gpu
 
     torch = SimpleNamespace(zeros=lambda *_, **__: None)
-    found = gpu.Machine("NVIDIA H200", 90, {"torch": "2", "driver": "5.6"}, torch)
-    monkeypatch.setattr(gpu, "machine", lambda: found)
-    monkeypatch.setattr(calibrate, "Driver", lambda: None)
-    monkeypatch.setattr(calibrate, "Stopwatch", lambda torch: None)
+    found = gpu.LocalGpu("NVIDIA H200", 90, {"torch": "2", "driver": "5.6"}, torch)
+    monkeypatch.setattr(gpu, "local_gpu", lambda: found)
+    monkeypatch.setattr(calibration_times, "Driver", lambda: None)
+    monkeypatch.setattr(calibration_times, "Stopwatch", lambda torch: None)
     curve = dict(knee(31 * MIB, 2600, 6000))
 
     def cyclic(torch: object, driver: object, size: int, blocks: int) -> float:
@@ -300,10 +308,10 @@ def test_what_it_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         return float(np.interp(size, list(curve), list(curve.values())))
 
     small = (replace(launches()[0], settings={"n": 1 << 25, "tanh": 0}),)
-    for module in (calibrate, calibrating):
+    for module in (calibration_times, calibration_solver):
         monkeypatch.setattr(module, "launches", lambda: small)
-    monkeypatch.setattr(calibrate, "_cyclic", cyclic)
-    monkeypatch.setattr(calibrate, "_time", lambda *_: 70.0)
+    monkeypatch.setattr(calibration_times, "_cyclic", cyclic)
+    monkeypatch.setattr(calibration_times, "_time", lambda *_: 70.0)
     target = tmp_path / "own.toml"
     result = run("device", "--calibrate", "-o", target)
     assert result.exit_code == 0, result.output

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from kanalyze import schemas
 from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, KanalyzeError, UsageError
-from kanalyze.measured.bench import build, driver, measure, metrics, timing
-from kanalyze.measured.bench.build import Param
+from kanalyze.measured.bench import build, driver, event_times, metrics, reached_rates
+from kanalyze.measured.bench.build import BenchParam
 from kanalyze.render.bench_text import result_text
 from kanalyze.render.measured_text import measured_text
 from kanalyze.text.page import Page
@@ -246,7 +246,9 @@ def test_configurations_that_cannot_be_built(settings: dict[str, int], impossibl
 )
 def test_arguments_as_bytes(kind: str, value: float, expected: bytes) -> None:
     first, second, third = driver.packed(
-        [Param("a", kind, value), Param("p", "*fp32", None, (4,))], [None, 0x7F0000001000], 1
+        [BenchParam("a", kind, value), BenchParam("p", "*fp32", None, (4,))],
+        [None, 0x7F0000001000],
+        1,
     )
     assert bytes(first) == expected
     assert bytes(second) == struct.pack("<Q", 0x7F0000001000)
@@ -255,7 +257,7 @@ def test_arguments_as_bytes(kind: str, value: float, expected: bytes) -> None:
 
 def test_a_type_that_is_not_known() -> None:
     with pytest.raises(KanalyzeError, match="argument a: unknown type nvTmaDesc"):
-        driver.packed([Param("a", "nvTmaDesc", 1)], [None], 0)
+        driver.packed([BenchParam("a", "nvTmaDesc", 1)], [None], 0)
 
 
 def test_errors_of_the_driver_are_exceptions() -> None:
@@ -287,8 +289,8 @@ def test_the_launch_passes_what_it_was_given() -> None:
 
     found = driver.Driver.__new__(driver.Driver)
     found.library = Library()  # type: ignore[assignment]
-    kernel = driver.Kernel(found, ctypes.c_void_p(1), ctypes.c_void_p(2))
-    values = driver.packed([Param("a", "i32", 7), Param("b", "i32", -9)], [None, None], 0)
+    kernel = driver.LoadedKernel(found, ctypes.c_void_p(1), ctypes.c_void_p(2))
+    values = driver.packed([BenchParam("a", "i32", 7), BenchParam("b", "i32", -9)], [None, None], 0)
     kernel.launcher((3, 2, 1), (128, 1, 1), 4096, values, 77)()
     assert seen == [([3, 2, 1, 128, 1, 1, 4096], 77, [7, -9], None)]
 
@@ -300,7 +302,7 @@ def test_the_launch_passes_what_it_was_given() -> None:
 def test_medians_and_percentiles_as_numpy_has_them(count: int) -> None:
     np = pytest.importorskip("numpy")
     samples = np.random.default_rng(count).exponential(size=count)
-    found = timing.summarised([float(x) for x in samples])
+    found = event_times.summarised([float(x) for x in samples])
     assert found.median == pytest.approx(np.median(samples))
     assert found.p20 == pytest.approx(np.percentile(samples, 20))
     assert found.p80 == pytest.approx(np.percentile(samples, 80))
@@ -332,7 +334,7 @@ def test_a_stopwatch_flushes_before_cold_runs_only() -> None:
         def empty(self, *_: object, **__: object) -> Any:
             return type("Buffer", (), {"zero_": lambda self: log.append("flush")})()
 
-    cold, warm = timing.Stopwatch(Torch()).measure(lambda: log.append("go"))
+    cold, warm = event_times.Stopwatch(Torch()).measure(lambda: log.append("go"))
     assert (cold.median, warm.median) == (2.0, 2.0)
     text = " ".join(log)
     assert cold.runs == 50
@@ -356,9 +358,9 @@ def test_counters_by_architecture() -> None:
 def test_plateaus() -> None:
     curve = [(1, 11.3), (2, 10.1), (4, 9.2), (8, 9.1), (40, 8.9), (44, 6.3), (52, 4.8), (64, 4.7),
              (128, 4.7)]  # fmt: skip
-    assert measure.flat(curve) == [(4, 40, 9.1), (52, 128, 4.7)]
-    assert measure.flat([(1, 5.0), (2, 9.0)]) == []
-    assert measure.flat([]) == []
+    assert reached_rates.flat(curve) == [(4, 40, 9.1), (52, 128, 4.7)]
+    assert reached_rates.flat([(1, 5.0), (2, 9.0)]) == []
+    assert reached_rates.flat([]) == []
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -402,7 +404,7 @@ def test_the_table(width: int) -> None:
 
 
 def test_measured_rates_beside_the_table() -> None:
-    rates = measure.Rates(
+    rates = reached_rates.MeasuredRates(
         "NVIDIA H200", {"torch": "2.11"}, 4216.7, ((1 << 20, 11311.0), (1 << 30, 4667.0)),
         {"fp16_tensor_tflops": 761.7, "fp8_tensor_tflops": None},
         {"fp8_tensor_tflops": "PyTorch cannot"},

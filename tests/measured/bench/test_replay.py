@@ -62,7 +62,7 @@ def manifest(tmp_path: Path, ranges: list[dict[str, Any]], **more: Any) -> Path:
 
 @pytest.fixture
 def ranges(tmp_path: Path) -> list[dict[str, Any]]:
-    (case,) = cases.expand([cases.Request(("gelu",), ("fp32",), values={"n": (5000,)})])
+    (case,) = cases.expand([cases.BenchRequest(("gelu",), ("fp32",), values={"n": (5000,)})])
     built = build.build("gelu", "fp32", {"n": 5000}, "sm_90", None)
     assert isinstance(built, build.Launchable)
     (tmp_path / "one.cubin").write_bytes(b"cubin")
@@ -162,7 +162,7 @@ def test_kernels_of_inductor_are_seen_while_it_is_on(monkeypatch: pytest.MonkeyP
 
 
 def test_arrays_of_indices_are_not_stood_in_for() -> None:
-    launch = rivals._Launch(
+    launch = rivals._SeenLaunch(
         binary(), (5, 1, 1), (torch.zeros(8, dtype=torch.int64), torch.empty(8), 8, 1024)
     )
     assert rivals._captured(launch, "sm_90", "3.6.0") is None

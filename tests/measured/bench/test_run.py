@@ -23,8 +23,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kanalyze.measured.bench import build, cases, counters, gpu, metrics, run, timing  # noqa: E402
-from kanalyze.measured.records.reading import read_records  # noqa: E402
+from kanalyze.measured.bench import build, cases, event_times, gpu, metrics, nsight, run  # noqa: E402
+from kanalyze.measured.records.reader import read_records  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("shared_cache"),
@@ -83,7 +83,7 @@ class OnTheCpu:
         return lambda *args, **options: value(*args, **{**options, "device": "cpu"})
 
 
-def at(address: int, param: build.Param) -> Any:
+def at(address: int, param: build.BenchParam) -> Any:
     """The memory of a pointer argument as a tensor."""
     raw = (ctypes.c_char * param.bytes).from_address(address)
     return torch.frombuffer(raw, dtype=TYPES[param.element]).reshape(param.dims)
@@ -92,7 +92,7 @@ def at(address: int, param: build.Param) -> Any:
 class Launches:
     """Launches by the reference; ``spoil`` changes the outputs, ``stop_at`` interrupts."""
 
-    def __init__(self, found: list[cases.Case]):
+    def __init__(self, found: list[cases.BenchCase]):
         self.targets = {case.target.file.function: case for case in found}
         self.count = 0
         self.spoil: Callable[[Any], None] = lambda out: None
@@ -124,20 +124,20 @@ class Launches:
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[cases.Case]]:
+def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[cases.BenchCase]]:
     """Two kernels' launches; what surrounds them replaced."""
     listed = cases.expand(
         [
-            cases.Request(("gelu",), ("fp32",), values={"n": (5000,)}),
-            cases.Request(("row_sum",), ("fp16",), values={"M": (33,), "N": (70,)}),
-            cases.Request(("gelu",), ("fp32",), values={"n": (5000,), "BLOCK_SIZE": (256,)}),
+            cases.BenchRequest(("gelu",), ("fp32",), values={"n": (5000,)}),
+            cases.BenchRequest(("row_sum",), ("fp16",), values={"M": (33,), "N": (70,)}),
+            cases.BenchRequest(("gelu",), ("fp32",), values={"n": (5000,), "BLOCK_SIZE": (256,)}),
         ]
     )
     torch.compiler.set_stance("force_eager")
 
     @contextmanager
     def compiling(
-        wanted: list[cases.Case], arch: str, device: str
+        wanted: list[cases.BenchCase], arch: str, device: str
     ) -> Iterator[list[Future[build.Launchable | build.NotBuilt]]]:
         futures: list[Future[build.Launchable | build.NotBuilt]] = []
         for case in wanted:
@@ -152,23 +152,27 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[cases.Case]]:
         def __init__(self, _: object) -> None:
             pass
 
-        def measure(self, go: Callable[[], Any]) -> tuple[timing.Times, timing.Times]:
+        def measure(
+            self, go: Callable[[], Any]
+        ) -> tuple[event_times.LaunchTimes, event_times.LaunchTimes]:
             go()
-            return timing.Times(0.03, 0.029, 0.031, 20), timing.Times(0.02, 0.019, 0.021, 20)
+            return event_times.LaunchTimes(0.03, 0.029, 0.031, 20), event_times.LaunchTimes(
+                0.02, 0.019, 0.021, 20
+            )
 
     monkeypatch.setattr(run, "_compiling", compiling)
-    monkeypatch.setattr(run.timing, "Stopwatch", Stopwatch)
+    monkeypatch.setattr(run.event_times, "Stopwatch", Stopwatch)
     monkeypatch.setattr(run.driver, "Driver", lambda: None)
     monkeypatch.setattr(
         run.rivals, "launched_kernels", lambda _, go: {"some_kernel": 3, "other_kernel": 1}
     )
-    monkeypatch.setattr(run.counters, "find_ncu", lambda: None)
+    monkeypatch.setattr(run.nsight, "find_ncu", lambda: None)
     yield listed
     torch.compiler.set_stance("default")
 
 
 @pytest.fixture
-def launches(found: list[cases.Case], monkeypatch: pytest.MonkeyPatch) -> Launches:
+def launches(found: list[cases.BenchCase], monkeypatch: pytest.MonkeyPatch) -> Launches:
     made = Launches(found)
     monkeypatch.setattr(run.driver, "launcher", made.launcher)
     return made
@@ -180,21 +184,21 @@ def ncu(found: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     path.parent.mkdir()
     path.write_text(FAKE_NCU.format(python=sys.executable))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(run.counters, "find_ncu", lambda: str(path))
+    monkeypatch.setattr(run.nsight, "find_ncu", lambda: str(path))
     return lambda mode: path.with_name("mode").write_text(mode) and None
 
 
-def go(found: list[cases.Case], folder: Path, **options: Any) -> run.Result:
-    machine = gpu.Machine(DEVICE, 90, {"torch": "2.11.0"}, OnTheCpu())
+def go(found: list[cases.BenchCase], folder: Path, **options: Any) -> run.BenchResult:
+    machine = gpu.LocalGpu(DEVICE, 90, {"torch": "2.11.0"}, OnTheCpu())
     return run.run(found, run.Options(folder, **options), machine, lambda *_: None)
 
 
-def statuses(result: run.Result) -> list[str]:
+def statuses(result: run.BenchResult) -> list[str]:
     return [outcome.status for outcome in result.outcomes]
 
 
 def test_records_are_written_and_read_back(
-    found: list[cases.Case], launches: Launches, tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
 ) -> None:
     folder = tmp_path / "out"
     result = go(found, folder)
@@ -218,7 +222,7 @@ def test_records_are_written_and_read_back(
 
 
 def test_rivals_are_measured_once_for_each_shape(
-    found: list[cases.Case], launches: Launches, tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
 ) -> None:
     result = go(found, tmp_path)
     listed = [
@@ -242,7 +246,7 @@ def test_rivals_are_measured_once_for_each_shape(
     ],
 )
 def test_a_wrong_result_is_told(
-    found: list[cases.Case], launches: Launches, tmp_path: Path, spoil: Callable[[Any], None]
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path, spoil: Callable[[Any], None]
 ) -> None:
     launches.spoil = spoil
     result = go(found[:2], tmp_path, rivals=False)
@@ -253,7 +257,7 @@ def test_a_wrong_result_is_told(
 
 
 def test_one_launch_that_fails_does_not_hide_the_others(
-    found: list[cases.Case], launches: Launches, tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
 ) -> None:
     launches.fail = {"gelu"}
     result = go(found, tmp_path)
@@ -262,7 +266,7 @@ def test_one_launch_that_fails_does_not_hide_the_others(
 
 
 def test_an_interrupt_keeps_what_is_finished_and_the_next_run_goes_on(
-    found: list[cases.Case], launches: Launches, tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
 ) -> None:
     launches.stop_at = 3  # the check of the second launch; the first takes one check, one time
     result = go(found, tmp_path, rivals=False)
@@ -276,17 +280,19 @@ def test_an_interrupt_keeps_what_is_finished_and_the_next_run_goes_on(
     assert again.outcomes[0].data == result.outcomes[0].data
 
 
-def test_time_that_is_over(found: list[cases.Case], launches: Launches, tmp_path: Path) -> None:
+def test_time_that_is_over(
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
+) -> None:
     result = go(found, tmp_path, seconds=0.0)
     assert result.out_of_time
     assert statuses(result) == ["left"] * 3
 
 
 def test_a_configuration_that_does_not_fit_is_skipped(
-    found: list[cases.Case], launches: Launches, tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
 ) -> None:
     large = cases.expand(
-        [cases.Request(("matmul_relu",), ("fp32",), values={"num_stages": (9,), "M": (512,)})]
+        [cases.BenchRequest(("matmul_relu",), ("fp32",), values={"num_stages": (9,), "M": (512,)})]
     )
     result = go([*large, found[0]], tmp_path, rivals=False)
     assert statuses(result) == ["skipped", "measured"]
@@ -299,7 +305,7 @@ def test_a_configuration_that_does_not_fit_is_skipped(
 
 
 def test_counters_of_kernels_and_of_rivals(
-    found: list[cases.Case], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
 ) -> None:
     ncu("")
     result = go(found, tmp_path / "out")
@@ -324,20 +330,20 @@ def test_counters_of_kernels_and_of_rivals(
 
 
 def test_counters_that_are_not_permitted(
-    found: list[cases.Case], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
 ) -> None:
     ncu("refuse")
     result = go(found, tmp_path / "out", rivals=False)
     assert statuses(result) == ["measured"] * 3
-    assert result.notes == [f"no counters: {counters.NOT_PERMITTED}"]
+    assert result.notes == [f"no counters: {nsight.NOT_PERMITTED}"]
     data = result.outcomes[0].data
     assert data is not None
     assert data["counters"] is None
-    assert {"field": "counters", "reason": counters.NOT_PERMITTED} in data["unknown"]
+    assert {"field": "counters", "reason": nsight.NOT_PERMITTED} in data["unknown"]
 
 
 def test_an_ncu_that_does_not_know_a_metric(
-    found: list[cases.Case], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
 ) -> None:
     ncu("old")
     result = go(found[:1], tmp_path / "out", rivals=False)
@@ -351,7 +357,7 @@ def test_an_ncu_that_does_not_know_a_metric(
 
 
 def test_resuming_takes_up_launches_without_counters(
-    found: list[cases.Case], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, ncu: Callable[[str], None], tmp_path: Path
 ) -> None:
     ncu("refuse")
     go(found, tmp_path / "out", rivals=False)
@@ -373,7 +379,7 @@ def test_a_recorded_output_of_ncu() -> None:
         "launch__registers_per_thread",
         "x",
     ]
-    ((index, counted),) = counters.parse(text.splitlines(), wanted).items()
+    ((index, counted),) = nsight.parse(text.splitlines(), wanted).items()
     assert index == 7
     ((name, values),) = counted.kernels
     assert name.startswith("void vectorized_elementwise_kernel<4, CUDAFunctorOnSelf_add<float>")
@@ -388,11 +394,11 @@ def test_a_recorded_output_of_ncu() -> None:
 def test_an_output_of_ncu_that_is_cut_off() -> None:
     text = (Path(__file__).parents[2] / "data" / "bench" / "ncu_nvtx.csv").read_text()
     for end in (0, 10, len(text) // 3, len(text) - 200):
-        assert counters.parse(text[:end].splitlines(), ["smsp__inst_executed.sum"]) == {}
+        assert nsight.parse(text[:end].splitlines(), ["smsp__inst_executed.sum"]) == {}
 
 
 def test_the_manifest_holds_what_a_replay_needs(
-    found: list[cases.Case], launches: Launches, ncu: Callable[[str], None], tmp_path: Path,
+    found: list[cases.BenchCase], launches: Launches, ncu: Callable[[str], None], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     seen: list[dict[str, Any]] = []
@@ -401,7 +407,7 @@ def test_the_manifest_holds_what_a_replay_needs(
         seen.extend(json.loads(json.dumps(ranges)))
         return {}, (), False
 
-    monkeypatch.setattr(run.counting.counters, "count", count)
+    monkeypatch.setattr(run.counter_pass.nsight, "count", count)
     result = go(found[:1], tmp_path / "out")
     kernel, *others = seen
     assert Path(kernel["cubin"]).read_bytes()[:4] == b"\x7fELF"
@@ -415,10 +421,10 @@ def test_the_manifest_holds_what_a_replay_needs(
 
 
 def test_arrays_of_indices_are_refused(
-    found: list[cases.Case], launches: Launches, tmp_path: Path
+    found: list[cases.BenchCase], launches: Launches, tmp_path: Path
 ) -> None:
     sample = Path(__file__).parents[3] / "samples" / "gather.py"
-    result = go([*cases.expand([cases.Request((str(sample),))])[:1], found[0]], tmp_path)
+    result = go([*cases.expand([cases.BenchRequest((str(sample),))])[:1], found[0]], tmp_path)
     assert statuses(result) == ["failed", "measured"]
     assert "(*i64) holds is not known" in str(result.outcomes[0].reason)
 
@@ -426,24 +432,28 @@ def test_arrays_of_indices_are_refused(
 @pytest.mark.parametrize(
     ("result", "code"),
     [
-        (run.Result([], interrupted=True), 130),
-        (run.Result([], out_of_time=True), 0),
-        (run.Result([], notes=["no counters: as it is"]), 0),
+        (run.BenchResult([], interrupted=True), 130),
+        (run.BenchResult([], out_of_time=True), 0),
+        (run.BenchResult([], notes=["no counters: as it is"]), 0),
         ("failed", 3),
         ("wrong", 1),
         ("skipped", 0),
     ],
 )
 def test_exit_codes(
-    result: Any, code: int, found: list[cases.Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    result: Any,
+    code: int,
+    found: list[cases.BenchCase],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from click.testing import CliRunner
 
     from kanalyze.cli.app import cli
 
     if isinstance(result, str):
-        result = run.Result([run.Outcome(found[0], result, "a reason")])
-    monkeypatch.setattr(gpu, "machine", lambda: gpu.Machine(DEVICE, 90, {}, None))
+        result = run.BenchResult([run.Outcome(found[0], result, "a reason")])
+    monkeypatch.setattr(gpu, "local_gpu", lambda: gpu.LocalGpu(DEVICE, 90, {}, None))
     monkeypatch.setattr(run, "run", lambda *_: result)
     done = CliRunner().invoke(cli, ["bench", "gelu", "-o", str(tmp_path)])
     assert done.exit_code == code

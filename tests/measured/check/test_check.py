@@ -25,9 +25,9 @@ from kanalyze import schemas
 from kanalyze.analysis.launch import estimate
 from kanalyze.cli.app import cli
 from kanalyze.errors import UsageError
-from kanalyze.measured.check import comparing, running, summary
+from kanalyze.measured.check import comparison, runner, summary
 from kanalyze.measured.records.metrics import BY_COUNTER, METRICS
-from kanalyze.measured.records.reading import Record, read_records
+from kanalyze.measured.records.reader import Record, read_records
 from kanalyze.render import check_plot, check_text
 from kanalyze.results import check as document
 from kanalyze.results.traffic import TimePart, Traffic
@@ -145,7 +145,7 @@ def modelled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Give every launch estimates that are off by known percents: bytes read, time."""
 
     def give(*percents: float, reach: float = 2.0) -> None:
-        real, counter = comparing.estimate, itertools.cycle(percents)
+        real, counter = comparison.estimate, itertools.cycle(percents)
 
         def fake(*arguments: Any, **options: Any) -> Traffic:
             traffic = real(*arguments, **{**options, "simulate": False})
@@ -164,15 +164,15 @@ def modelled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             )
 
         records: list[Record] = []
-        reading = running.read_records
+        reading = runner.read_records
 
         def noted(path: str, *more: Any) -> Any:
             found = reading(path, *more)
             records.extend(found[0])
             return found
 
-        monkeypatch.setattr(comparing, "estimate", fake)
-        monkeypatch.setattr(running, "read_records", noted)
+        monkeypatch.setattr(comparison, "estimate", fake)
+        monkeypatch.setattr(runner, "read_records", noted)
 
     return give
 
@@ -180,7 +180,7 @@ def modelled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_errors_are_those_of_numpy(modelled: Callable[..., None]) -> None:
     percents = [0.5, -4.0, 9.0, 300.0]
     modelled(*percents)
-    check = running.check([str(OURS)])
+    check = runner.check([str(OURS)])
     (found,) = (s for s in check.by_counter if s.counter == "dram_read_bytes")
     sizes = np.abs(percents)
     assert found.median_percent == pytest.approx(np.median(sizes))
@@ -231,7 +231,7 @@ def test_errors_are_those_of_numpy(modelled: Callable[..., None]) -> None:
 )
 def test_bounds(modelled: Callable[..., None], bound: str, held: bool) -> None:
     modelled(0.5, -4.0, 9.0, 300.0)
-    check = running.check([str(OURS)], bounds=[summary.parse_bound(bound)])
+    check = runner.check([str(OURS)], bounds=[summary.parse_bound(bound)])
     assert all(b.held for b in check.bounds) == held
     assert check.bounds
 
@@ -245,16 +245,16 @@ def test_bounds_that_are_none(text: str) -> None:
 
 
 def test_zero_measured_has_no_relative_error() -> None:
-    assert comparing.relative_error(0, 0) == 0
-    assert comparing.relative_error(5, 0) is None
-    assert comparing.relative_error(5, 4) == 25
-    assert comparing.relative_error(3, 4) == -25
+    assert comparison.relative_error(0, 0) == 0
+    assert comparison.relative_error(5, 0) is None
+    assert comparison.relative_error(5, 4) == 25
+    assert comparison.relative_error(3, 4) == -25
     metric = BY_COUNTER["dram_write_bytes"]
     rows = [
         document.CheckedLaunch(
             str(i), "k", "f", None, None, None, None,
             (document.ComparedCounter(
-                metric.counter, "m", "estimate", "B", e, m, e - m, comparing.relative_error(e, m),
+                metric.counter, "m", "estimate", "B", e, m, e - m, comparison.relative_error(e, m),
                 None, None, "compared", None),),
         )
         for i, (e, m) in enumerate([(32.0, 0.0), (0.0, 0.0), (64.0, 64.0)])
@@ -323,7 +323,7 @@ def test_each_fault_is_a_line_and_the_rest_is_checked(tmp_path: Path) -> None:
 
 
 def test_an_estimate_that_fails_costs_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = comparing.estimate
+    real = comparison.estimate
     calls = iter(range(10))
 
     def failing(*arguments: Any, **options: Any) -> Traffic:
@@ -331,7 +331,7 @@ def test_an_estimate_that_fails_costs_one_record(monkeypatch: pytest.MonkeyPatch
             raise ZeroDivisionError("a fault")
         return real(*arguments, **options)
 
-    monkeypatch.setattr(comparing, "estimate", failing)
+    monkeypatch.setattr(comparison, "estimate", failing)
     result = run(OURS, *EXACT, "--format", "json")
     assert result.exit_code == 3
     assert "internal error (please report it): ZeroDivisionError: a fault" in result.stderr
@@ -363,7 +363,7 @@ def test_on_an_unknown_gpu_what_does_not_depend_on_it_is_checked(tmp_path: Path)
     assert launch["device"] == "NVIDIA X1"
     for c in launch["comparisons"]:
         if BY_COUNTER[c["counter"]].of_device:
-            assert (c["result"], c["reason"]) == ("unknown", comparing.NO_DEVICE)
+            assert (c["result"], c["reason"]) == ("unknown", comparison.NO_DEVICE)
         else:
             assert c["result"] in ("equal", "holds")
 
@@ -482,7 +482,7 @@ def test_details_and_names_that_steer_a_terminal(tmp_path: Path) -> None:
 
 
 def test_text_fits() -> None:
-    check = running.check([str(OURS)])
+    check = runner.check([str(OURS)])
     for width in (40, 60, 100, 200):
         text = check_text.render(check, width=width, details=True)
         assert max(map(len, text.splitlines())) <= width
@@ -495,14 +495,14 @@ def test_text_fits() -> None:
 
 
 def test_interrupted_prints_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = comparing.estimate, iter(range(10))
+    real, calls = comparison.estimate, iter(range(10))
 
     def stopping(*arguments: Any, **options: Any) -> Traffic:
         if next(calls) == 2:
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(comparing, "estimate", stopping)
+    monkeypatch.setattr(comparison, "estimate", stopping)
     result = run(OURS, *EXACT)
     assert result.exit_code == 130
     assert "2 launches" in result.stdout
@@ -513,15 +513,15 @@ def test_ctrl_c_of_a_process_with_several_workers(shared_cache: Path, tmp_path: 
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import time\n"
-        "from kanalyze.measured.check import comparing\n"
-        "real = comparing.estimate\n"
+        "from kanalyze.measured.check import comparison\n"
+        "real = comparison.estimate\n"
         "def fake(module, launch, **options):\n"
         "    found = real(module, launch, **options)\n"
         "    if launch.kernel == 'softmax':\n"
         "        open('started', 'w').close()\n"
         "        time.sleep(3)\n"
         "    return found\n"
-        "comparing.estimate = fake\n"
+        "comparison.estimate = fake\n"
         "from kanalyze.cli import main\n"
         f"main(['check', {str(OURS)!r}, {str(OURS)!r}, '-j', '2'])\n"
     )
@@ -544,7 +544,7 @@ def test_ctrl_c_of_a_process_with_several_workers(shared_cache: Path, tmp_path: 
 
 def test_points_are_those_compared(modelled: Callable[..., None]) -> None:
     modelled(0.5, -4.0, 9.0, 300.0)
-    check = running.check([str(OURS)])
+    check = runner.check([str(OURS)])
     found = check_plot.points(check)
     assert len(found["dram_read_bytes"]) == 4
     assert "dram_write_bytes" not in found
@@ -558,7 +558,7 @@ def test_plots_are_images(modelled: Callable[..., None], tmp_path: Path) -> None
     pytest.importorskip("matplotlib")
     modelled(0.5, -4.0, 9.0, 300.0)
     few = summary.metrics_named(["dram_read_bytes", "global_load_sectors"])
-    check = running.check([str(OURS)], metrics=few)
+    check = runner.check([str(OURS)], metrics=few)
     for name, magic in (("a.svg", b"<?xml"), ("a.png", b"\x89PNG")):
         check_plot.plot(check, str(tmp_path / name))
         first = (tmp_path / name).read_bytes()

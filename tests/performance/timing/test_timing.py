@@ -15,7 +15,7 @@ from kanalyze import parse_ptx, read_records
 from kanalyze.analysis import launch as estimating
 from kanalyze.devices.table import capability, device, devices
 from kanalyze.errors import Unknown
-from kanalyze.measured.records.reading import Record
+from kanalyze.measured.records.reader import Record
 from kanalyze.models import tensor
 from kanalyze.performance import demand
 from kanalyze.performance.cache_sim.parameters import machine

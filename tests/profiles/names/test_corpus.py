@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kanalyze.profiles.names import decode, families
-from kanalyze.profiles.names.cpp import Source, read
+from kanalyze.profiles.names.cpp import CppText, read
 from kanalyze.profiles.names.decode import _read, _subjects
 from kanalyze.profiles.names.text import prepare
 
@@ -120,7 +120,7 @@ def test_corpus_spans() -> None:
 def ways(name: str) -> list[set[str]]:
     """For each thing in the name that can be read: all families whose grammar accepts it."""
     text = prepare(name).text
-    source = Source(text, False)
+    source = CppText(text, False)
     found = []
     for subject in _subjects(source, read(source), source.cut):
         who = set()

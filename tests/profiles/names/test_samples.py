@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kanalyze.profiles.names import FAMILIES, KEYS, decode, explain, families
-from kanalyze.profiles.names.cpp import Source, read
+from kanalyze.profiles.names.cpp import CppText, read
 from kanalyze.profiles.names.decode import _read, _subjects
 from kanalyze.profiles.names.text import prepare
 
@@ -83,7 +83,7 @@ def test_fields_lie_in_the_text(family: str, row: dict[str, object]) -> None:
 def accepting(name: str) -> list[set[str]]:
     """For each thing in the name that can be read: the families whose grammar accepts it."""
     text = prepare(name).text
-    source = Source(text, False)
+    source = CppText(text, False)
     found = []
     for subject in _subjects(source, read(source), source.cut):
         who = set()

@@ -10,10 +10,10 @@ import pytest
 
 from kanalyze.profiles.names import Family, decode, explain, families
 from kanalyze.profiles.names import families as _families
-from kanalyze.profiles.names.cpp import Source, number, read, truth
+from kanalyze.profiles.names.cpp import CppText, number, read, truth
 from kanalyze.profiles.names.decode import decode_uncached
 from kanalyze.profiles.names.families import GROUP
-from kanalyze.profiles.names.reading import Reading
+from kanalyze.profiles.names.fields import NameFields
 
 SPELLINGS = {
     "values": [
@@ -220,7 +220,7 @@ def test_truth(text: str, value: bool | None) -> None:
 
 
 def test_a_return_type_is_not_the_function() -> None:
-    source = Source(
+    source = CppText(
         "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, f<4> >(P)", False
     )
     name = read(source)
@@ -230,7 +230,7 @@ def test_a_return_type_is_not_the_function() -> None:
 
 
 def test_operators_do_not_open_brackets() -> None:
-    source = Source("void a::operator< <int>::f<b->c, (x > y)>(int)", False)
+    source = CppText("void a::operator< <int>::f<b->c, (x > y)>(int)", False)
     name = read(source)
     assert name is not None
     assert [source.slice(arg) for arg in name.args()] == ["b->c", "(x > y)"]
@@ -245,7 +245,7 @@ TILE_N: /\\d+/
 """
 
 
-def acme(reading: Reading) -> None:
+def acme(reading: NameFields) -> None:
     """Transformer of a family that another package brings."""
     reading.named("documented")
 

@@ -15,7 +15,7 @@ import pytest
 
 from kanalyze.errors import InputError
 from kanalyze.profiles.readers import Event, read_dump
-from kanalyze.profiles.readers.reading import NotADumpError
+from kanalyze.profiles.readers.formats import NotADumpError
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "samples" / "dumps"
@@ -358,12 +358,12 @@ DAMAGE = {
     ),
     "zeros": (
         lambda d: d.replace(b'"queued": 0', b"\0" * 11, 1),
-        "found an event that is no JSON, left out",
+        "found an event that is not JSON, left out",
         999,
     ),
     "a damaged event": (
         lambda d: d.replace(b'"queued": 0', b'"queued": ', 1),
-        "t.json:28011:1: found an event that is no JSON",
+        "t.json:28011:1: found an event that is not JSON",
         999,
     ),
 }  # fmt: skip
@@ -416,7 +416,7 @@ def test_an_absurd_expansion_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found, error = events(path)
     assert 1000 < len(found) < 50_000
     assert error is not None
-    assert "is no profile" in str(error)
+    assert "is not a profile" in str(error)
 
 
 def test_an_endless_string_ends(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kanalyze.errors import InputError
 from kanalyze.profiles.readers import Event, files_in, read_dump
+from kanalyze.profiles.readers.formats import NotADumpError
 from kanalyze.profiles.readers.numbers import NumberForm, base_unit, form_of, time_us
-from kanalyze.profiles.readers.reading import NotADumpError
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "samples" / "dumps"

@@ -26,7 +26,7 @@ _SLACK = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class LaunchTimes:
     """Milliseconds of one run: median, 20th and 80th percentile of ``runs`` runs."""
 
     median: float
@@ -39,7 +39,7 @@ class Times:
         return to_plain(self)
 
 
-def summarised(samples: Sequence[float]) -> Times:
+def summarised(samples: Sequence[float]) -> LaunchTimes:
     """Median and percentiles of some times (linear interpolation, as numpy's)."""
     ordered = sorted(samples)
 
@@ -49,7 +49,7 @@ def summarised(samples: Sequence[float]) -> Times:
         high = min(low + 1, len(ordered) - 1)
         return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
-    return Times(at(0.5), at(0.2), at(0.8), len(ordered))
+    return LaunchTimes(at(0.5), at(0.2), at(0.8), len(ordered))
 
 
 def finite(number: float | None) -> float | None:
@@ -65,7 +65,7 @@ class Stopwatch:
         self.busy_s = self.queueing_s = 0.0
         self.flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
 
-    def measure(self, go: Callable[[], Any]) -> tuple[Times, Times]:
+    def measure(self, go: Callable[[], Any]) -> tuple[LaunchTimes, LaunchTimes]:
         """Times of a run, with a cold and with a warm L2; a tenth of a second each, warmed up."""
         go()
         self.torch.cuda.synchronize()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from kanalyze.measured.check import summary
-from kanalyze.measured.check.comparing import FAULT, compare
+from kanalyze.measured.check.comparison import FAULT, compare
 from kanalyze.measured.records.metrics import METRICS, Metric
-from kanalyze.measured.records.reading import Record, Skipped, read_records
+from kanalyze.measured.records.reader import Record, Skipped, read_records
 from kanalyze.results import check as doc
 
 Progress = Callable[[int, int], None]
@@ -27,7 +27,7 @@ def check(
     """Compare the records that paths stand for with their static estimates.
 
     Args:
-        paths: see `kanalyze.measured.records.reading.read_records`.
+        paths: see `kanalyze.measured.records.reader.read_records`.
         metrics: what is compared.
         purpose: only records of this purpose, "fit" or "report".
         bounds: see `kanalyze.measured.check.summary.parse_bound`.

@@ -15,7 +15,7 @@ class Reject(Exception):
     """Raised by a transformer: the name has the family's shape but is not one of its names."""
 
 
-class Reading:
+class NameFields:
     """One name on its way through one family.
 
     Attributes:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from kanalyze.errors import InputError
-from kanalyze.measured.records import contents as files
-from kanalyze.measured.records.reading import Record, Skipped, read_records
+from kanalyze.measured.records import files as files
+from kanalyze.measured.records.reader import Record, Skipped, read_records
 
 ROOT = Path(__file__).parents[3]
 OURS = ROOT / "samples" / "h200_records"

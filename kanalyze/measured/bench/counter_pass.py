@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kanalyze.measured.bench import counters, metrics, record, replay, rivals
-from kanalyze.measured.bench.cases import Case
+from kanalyze.measured.bench import metrics, nsight, record, replay, rivals
+from kanalyze.measured.bench.cases import BenchCase
 from kanalyze.text.page import plural
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LaunchToCount:
     """A launch whose counters are wanted, and the case that it belongs to."""
 
-    found: record.Measured
-    case: Case
+    launch: record.MeasuredLaunch
+    case: BenchCase
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Done:
 
 def count_all(
     ncu: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[LaunchToCount],
     folder: Path,
     capability: int,
     seconds: float | None,
@@ -43,15 +43,15 @@ def count_all(
         KanalyzeError: nothing can be counted; why.
     """
     ranges: list[dict[str, Any]] = []
-    owners: list[tuple[record.Measured, rivals.Rival | None]] = []
+    owners: list[tuple[record.MeasuredLaunch, rivals.Rival | None]] = []
     for one in wanted:
-        cubin = (folder / f"{one.found.name}.cubin").absolute()
-        ranges.append(replay.kernel_range(one.found.built, str(cubin)))
-        owners.append((one.found, None))
-        for rival in one.found.rivals:
+        cubin = (folder / f"{one.launch.name}.cubin").absolute()
+        ranges.append(replay.kernel_range(one.launch.built, str(cubin)))
+        owners.append((one.launch, None))
+        for rival in one.launch.rivals:
             if rival.error is None:
                 ranges.append(replay.rival_range(one.case, rival.provider))
-                owners.append((one.found, rival))
+                owners.append((one.launch, rival))
     done = Done()
     if not ranges:
         return done
@@ -60,7 +60,7 @@ def count_all(
     def told(begun: int) -> None:
         progress("counting", begun, len(ranges), owners[begun - 1][0].name)
 
-    counted, unknown, done.interrupted = counters.count(ncu, ranges, names, told, seconds)
+    counted, unknown, done.interrupted = nsight.count(ncu, ranges, names, told, seconds)
     if unknown:
         done.notes.append(
             f"this Nsight Compute does not know {plural(len(unknown), 'metric')}: "
@@ -75,8 +75,8 @@ def count_all(
 
 
 def _assign(
-    counted: counters.Counted,
-    found: record.Measured,
+    counted: nsight.RangeCounters,
+    launch: record.MeasuredLaunch,
     rival: rivals.Rival | None,
     names: Sequence[str],
 ) -> None:
@@ -85,7 +85,7 @@ def _assign(
         rival.counted_launches = len(counted.kernels)
         return
     seen = [name.split("(")[0] for name, _ in counted.kernels]
-    if seen == [found.built.kernel]:
-        found.counters = counted.kernels[0][1]
+    if seen == [launch.built.kernel]:
+        launch.counters = counted.kernels[0][1]
     else:
-        found.no_counters = f"Nsight Compute saw {seen} where {found.built.kernel} was launched"
+        launch.no_counters = f"Nsight Compute saw {seen} where {launch.built.kernel} was launched"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.measured.bench.driver import Driver
-from kanalyze.measured.bench.gpu import Machine
+from kanalyze.measured.bench.gpu import LocalGpu
 
 SIZES_MIB = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 112,
              128, 160, 192, 256, 512, 1024)  # fmt: skip
@@ -27,7 +27,7 @@ _RUNS = 7
 
 
 @dataclass(frozen=True)
-class Rates:
+class MeasuredRates:
     """What was reached. GB/s are 10^9 B/s; ``tflops``: 10^12 operations a second, FMA = 2.
 
     ``copy_gb_per_s`` counts bytes read and written; ``l2_curve`` is the size read (bytes) and the
@@ -99,7 +99,7 @@ def _level(rates: Sequence[float]) -> bool:
     return all(abs(rate - middle) <= 0.05 * middle for rate in rates)
 
 
-def measure(found: Machine, progress: Callable[[str], None]) -> Rates:
+def measure(found: LocalGpu, progress: Callable[[str], None]) -> MeasuredRates:
     """Measure this machine's GPU; takes some ten seconds and 5 GB of its memory."""
     torch = found.torch
     torch.zeros(1, device="cuda")
@@ -108,7 +108,7 @@ def measure(found: Machine, progress: Callable[[str], None]) -> Rates:
     torch.cuda.empty_cache()
     curve = tuple(_sweep(torch, Driver(), progress))
     products, reasons = _products(torch, progress)
-    return Rates(found.device, found.versions, copied, curve, products, reasons)
+    return MeasuredRates(found.device, found.versions, copied, curve, products, reasons)
 
 
 def median_seconds(torch: Any, go: Callable[[], Any]) -> float:

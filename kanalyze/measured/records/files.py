@@ -33,14 +33,14 @@ _PIECE = 1 << 16
 
 
 @dataclass
-class Contents:
+class RecordFiles:
     """Files by the names that messages show, and what could not be read: (name, reason)."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     troubles: list[tuple[str, str]] = field(default_factory=list)
 
 
-def contents(path: str) -> Contents:
+def contents(path: str) -> RecordFiles:
     """Read what a path stands for: records with the ``.ptx`` and ``.cubin`` of the same stem.
 
     A folder stands for the records and archives directly in it.
@@ -50,21 +50,21 @@ def contents(path: str) -> Contents:
     """
     if os.path.isdir(path):
         return _folder(Path(path))
-    found = Contents()
-    _add_file(found, path)
+    files = RecordFiles()
+    _add_file(files, path)
     if path.endswith(".json"):
         for suffix in SUFFIXES[1:]:
             beside = path.removesuffix(".json") + suffix
             if os.path.isfile(beside):
-                found.files[beside] = read(beside)
-    return found
+                files.files[beside] = read(beside)
+    return files
 
 
-def of_bytes(data: bytes, name: str) -> Contents:
+def of_bytes(data: bytes, name: str) -> RecordFiles:
     """Read what came through a pipe: an archive, or JSON."""
-    found = Contents()
-    _add(found, name, data)
-    return found
+    files = RecordFiles()
+    _add(files, name, data)
+    return files
 
 
 def read(path: str) -> bytes:
@@ -88,7 +88,7 @@ def read(path: str) -> bytes:
     return data
 
 
-def _folder(folder: Path) -> Contents:
+def _folder(folder: Path) -> RecordFiles:
     try:
         names = sorted(p for p in os.listdir(folder) if p.endswith((*SUFFIXES, *ARCHIVES)))
     except OSError as error:
@@ -96,38 +96,38 @@ def _folder(folder: Path) -> Contents:
     if not any(name.endswith((".json", *ARCHIVES)) for name in names):
         raise InputError("there is no record (.json) in this folder, and no archive of records",
                          file=str(folder))  # fmt: skip
-    found = Contents()
+    files = RecordFiles()
     for name in names:
         path = str(folder / name)
         if os.path.isfile(path):
             try:
-                _add_file(found, path)
+                _add_file(files, path)
             except InputError as error:
-                found.troubles.append((path, error.message))
-    return found
+                files.troubles.append((path, error.message))
+    return files
 
 
-def _add_file(found: Contents, path: str) -> None:
-    _add(found, path, read(path))
+def _add_file(files: RecordFiles, path: str) -> None:
+    _add(files, path, read(path))
 
 
-def _add(found: Contents, name: str, data: bytes) -> None:
+def _add(files: RecordFiles, name: str, data: bytes) -> None:
     """Add a file, or the files in it where it is an archive; told by its first bytes."""
     packed = data
     for magic, unpacker in _UNPACKERS.items():
         if data.startswith(magic):
             data, trouble = _unpacked(packed, unpacker)
             if trouble:
-                found.troubles.append((name, trouble))
+                files.troubles.append((name, trouble))
             break
     if data[257:262] == b"ustar":
-        _of_tar(found, name, data)
+        _of_tar(files, name, data)
     elif data.startswith((b"PK\3\4", b"PK\5\6")):
-        _of_zip(found, name, data)
+        _of_zip(files, name, data)
     elif len(data) > FILE_BYTES:
-        found.troubles.append((name, _too_long(len(data))))
+        files.troubles.append((name, _too_long(len(data))))
     elif data or not packed:
-        found.files[name] = data
+        files.files[name] = data
 
 
 _UNPACKERS: dict[bytes, Callable[[], Any]] = {
@@ -170,7 +170,7 @@ def _unpacked(data: bytes, unpacker: Callable[[], Any]) -> tuple[bytes, str | No
     return b"".join(pieces), f"it is packed in more than {MOST_FILES:,} pieces"
 
 
-def _of_tar(found: Contents, name: str, data: bytes) -> None:
+def _of_tar(files: RecordFiles, name: str, data: bytes) -> None:
     try:
         with tarfile.open(fileobj=BytesIO(data), mode="r:", errorlevel=0) as archive:
             for count, member in enumerate(archive):
@@ -180,21 +180,21 @@ def _of_tar(found: Contents, name: str, data: bytes) -> None:
                 if member.isdir() or not (member.issym() or _wanted(member.name)):
                     continue
                 if not member.isreg() or member.issparse():
-                    found.troubles.append((shown, "found a link or a device, expected a file"))
+                    files.troubles.append((shown, "found a link or a device, expected a file"))
                 elif member.size > FILE_BYTES:
-                    found.troubles.append((shown, _too_long(member.size)))
+                    files.troubles.append((shown, _too_long(member.size)))
                 else:
                     stream = archive.extractfile(member)
                     body = stream.read() if stream is not None else b""
                     if len(body) < member.size:
                         raise tarfile.TarError(f"it ends inside {member.name}")
-                    _keep(found, shown, body)
+                    _keep(files, shown, body)
     except (tarfile.TarError, ValueError, OSError, EOFError, OverflowError, RecursionError,
             struct.error) as error:  # fmt: skip
-        found.troubles.append((name, f"the archive is damaged: {error}"))
+        files.troubles.append((name, f"the archive is damaged: {error}"))
 
 
-def _of_zip(found: Contents, name: str, data: bytes) -> None:
+def _of_zip(files: RecordFiles, name: str, data: bytes) -> None:
     total = 0
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
@@ -206,21 +206,21 @@ def _of_zip(found: Contents, name: str, data: bytes) -> None:
                 if member.is_dir() or not _wanted(member.filename):
                     continue
                 if member.file_size > FILE_BYTES:
-                    found.troubles.append((shown, _too_long(member.file_size)))
+                    files.troubles.append((shown, _too_long(member.file_size)))
                     continue
                 try:
                     with archive.open(member) as stream:
                         body = stream.read(FILE_BYTES)
                 except (RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error,
                         lzma.LZMAError, OSError, EOFError, struct.error) as error:  # fmt: skip
-                    found.troubles.append((shown, f"cannot be unpacked: {error}"))
+                    files.troubles.append((shown, f"cannot be unpacked: {error}"))
                     continue
                 total += len(body)
                 if total > MOST_BYTES:
                     raise zipfile.BadZipFile(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
-                _keep(found, shown, body)
+                _keep(files, shown, body)
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
-        found.troubles.append((name, f"the archive is damaged: {error}"))
+        files.troubles.append((name, f"the archive is damaged: {error}"))
 
 
 def _wanted(name: str) -> bool:
@@ -231,8 +231,8 @@ def _too_long(size: int) -> str:
     return f"found {size:,} bytes, expected at most {FILE_BYTES:,}"
 
 
-def _keep(found: Contents, name: str, body: bytes) -> None:
-    if name in found.files:
-        found.troubles.append((name, "the archive holds it twice; the first one is taken"))
+def _keep(files: RecordFiles, name: str, body: bytes) -> None:
+    if name in files.files:
+        files.troubles.append((name, "the archive holds it twice; the first one is taken"))
     else:
-        found.files[name] = body
+        files.files[name] = body

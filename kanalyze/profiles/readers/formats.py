@@ -19,8 +19,8 @@ from kanalyze.profiles.readers import (
 )
 from kanalyze.profiles.readers.chrome_scan import NotATraceError
 from kanalyze.profiles.readers.event import Event
-from kanalyze.profiles.readers.lines import Lines
-from kanalyze.profiles.readers.source import STANDARD_INPUT, Source, open_source
+from kanalyze.profiles.readers.lines import DumpLines
+from kanalyze.profiles.readers.source import STANDARD_INPUT, DumpSource, open_source
 
 EXPECTED = (
     "expected a PyTorch table or Chrome trace, Nsight Systems' stats or SQLite export, Nsight "
@@ -68,21 +68,21 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(p for p in found if not any(q.startswith(".") for q in p.parts[1:]))
 
 
-def opened(path: str | Path) -> Source:
+def opened(path: str | Path) -> DumpSource:
     """Open a file, or standard input ("-")."""
     if str(path) == "-":
-        return Source(STANDARD_INPUT, sys.stdin.buffer)
+        return DumpSource(STANDARD_INPUT, sys.stdin.buffer)
     return open_source(Path(path))
 
 
-def read_source(source: Source, names_only: bool = False) -> Iterator[Event]:
+def read_source(source: DumpSource, names_only: bool = False) -> Iterator[Event]:
     """The same as `read_dump`, of an opened source."""
     head = source.head
     if not head.strip():
         source.finish()
         raise NotADumpError(f"is empty, {EXPECTED}", file=source.name)
     if names_only:
-        yield from names_list.read(Lines(source), source.name)
+        yield from names_list.read(DumpLines(source), source.name)
         source.finish()
         return
     if nsys_sqlite.is_database(head):
@@ -115,9 +115,9 @@ _CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\r\f\x1b")
 _LIST_MARKS = re.compile(r"==PROF==|Self CPU|\"ID\",|Total Time|Metric Name")
 
 
-def _text(source: Source, head: bytes) -> Iterator[Event]:
+def _text(source: DumpSource, head: bytes) -> Iterator[Event]:
     text = head.decode("utf-8", "replace")
-    lines = Lines(source)
+    lines = DumpLines(source)
     if _LIST_MARKS.search(text) is None and names_list.looks_like(text):
         yield from names_list.read(lines, source.name)
         return
@@ -135,7 +135,7 @@ def _text(source: Source, head: bytes) -> Iterator[Event]:
         raise NotADumpError(f"found '{shown}', {EXPECTED}", file=source.name)
 
 
-def _table(lines: Lines, line: str, seen: nsys_stats.Seen, file: str) -> Iterator[Event] | None:
+def _table(lines: DumpLines, line: str, seen: nsys_stats.Seen, file: str) -> Iterator[Event] | None:
     """The events of the table that a line opens, if it opens one."""
     if ncu_csv.opens(line):
         return ncu_csv.read(lines, line, file)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kanalyze.errors import InputError
-from kanalyze.measured.records.reading import read_records
-from kanalyze.measured.records.writing import pack, relative, without_paths, write_record
+from kanalyze.measured.records.reader import read_records
+from kanalyze.measured.records.writer import pack, relative, without_paths, write_record
 from kanalyze.toolchain import tools
 
 ROOT = Path(__file__).parents[3]

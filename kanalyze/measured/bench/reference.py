@@ -16,7 +16,7 @@ from typing import Any
 
 from kanalyze.errors import InputError
 from kanalyze.frontend.kernel_file import LaunchPlan
-from kanalyze.measured.bench.build import Launchable, Param
+from kanalyze.measured.bench.build import BenchParam, Launchable
 from kanalyze.measured.bench.cases import Target
 
 ROUNDOFF = {"fp32": 2**-24, "fp16": 2**-11, "bf16": 2**-8}
@@ -25,7 +25,7 @@ _SUBNORMAL = 2**-25
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ReferenceCheck:
     """How far a launch was from the reference, and how far it may be."""
 
     relative_norm: float
@@ -47,7 +47,7 @@ def element_type(torch: Any, name: str) -> Any:
     }[name]  # fmt: skip
 
 
-def tensor(torch: Any, param: Param, poisoned: bool = False, device: str = "cuda") -> Any:
+def tensor(torch: Any, param: BenchParam, poisoned: bool = False, device: str = "cuda") -> Any:
     """Memory for a pointer: random numbers, NaN where it is an output."""
     kind = element_type(torch, param.element)
     dims = param.dims or (1,)
@@ -58,7 +58,7 @@ def tensor(torch: Any, param: Param, poisoned: bool = False, device: str = "cuda
     return torch.randn(dims, dtype=kind, device=device)
 
 
-def contents_known(target: Target, params: Sequence[Param]) -> None:
+def contents_known(target: Target, params: Sequence[BenchParam]) -> None:
     """Refuse inputs that random numbers cannot stand for.
 
     Raises:
@@ -95,7 +95,7 @@ def check(
     tensors: Mapping[str, Any],
     limit: float,
     outputs: Mapping[str, Any] | None = None,
-) -> Check:
+) -> ReferenceCheck:
     """Compare outputs with the file's reference in float64.
 
     Args:
@@ -122,7 +122,7 @@ def check(
     norm = max(size**0.5, 1e-150)
     if any(one.dtype == torch.float16 for one in compared.values()):
         limit += _SUBNORMAL * count**0.5 / norm
-    return Check(error**0.5 / norm, limit, not_finite)
+    return ReferenceCheck(error**0.5 / norm, limit, not_finite)
 
 
 def _pieces(

@@ -1,8 +1,9 @@
 """The calibrating kernels on this machine's GPU.
 
-`kanalyze.measured.bench.calibrating` makes parameters of what is measured here. Times are those of
-CUDA events with a cold L2 (`kanalyze.measured.bench.timing`); of the cyclic reads, which run for
-milliseconds, those of events alone. Takes some ten seconds and 2 GB of the GPU's memory.
+`kanalyze.measured.bench.calibration_solver` makes parameters of what is measured here. Times are
+those of CUDA events with a cold L2 (`kanalyze.measured.bench.event_times`); of the cyclic reads,
+which run for milliseconds, those of events alone. Takes some ten seconds and 2 GB of the GPU's
+memory.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from kanalyze.devices.table import Device
 from kanalyze.errors import KanalyzeError, UsageError
 from kanalyze.frontend.compile import Compiled, compile_kernel
 from kanalyze.measured.bench.build import ELEMENT_BYTES, Launchable, launchable
-from kanalyze.measured.bench.calibrating import Measured, launches
+from kanalyze.measured.bench.calibration_solver import CalibrationTimes, launches
 from kanalyze.measured.bench.driver import Driver, launcher
-from kanalyze.measured.bench.gpu import Machine
-from kanalyze.measured.bench.measure import median_seconds
-from kanalyze.measured.bench.timing import Stopwatch
+from kanalyze.measured.bench.event_times import Stopwatch
+from kanalyze.measured.bench.gpu import LocalGpu
+from kanalyze.measured.bench.reached_rates import median_seconds
 from kanalyze.performance.cache_sim.parameters import machine as parameters_of
 
 PIECE = 4096  # bytes that a block of cyclic.ptx reads in a step
@@ -43,8 +44,8 @@ def steps(size: int) -> int:
 
 
 def calibrate(
-    found: Machine, device: Device, progress: Callable[[str], None]
-) -> tuple[Measured, dict[str, Compiled]]:
+    found: LocalGpu, device: Device, progress: Callable[[str], None]
+) -> tuple[CalibrationTimes, dict[str, Compiled]]:
     """Run the kernels; what was measured, and what ran.
 
     Raises:
@@ -74,7 +75,9 @@ def calibrate(
         except (KanalyzeError, RuntimeError) as error:
             reasons[launch.name] = str(error).partition("\n")[0][:200]
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Measured(device.name, date, found.versions, tuple(curve), times, reasons), compiled
+    return CalibrationTimes(
+        device.name, date, found.versions, tuple(curve), times, reasons
+    ), compiled
 
 
 def _cyclic(torch: Any, driver: Driver, size: int, blocks: int) -> float:

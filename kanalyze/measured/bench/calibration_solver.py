@@ -39,7 +39,7 @@ _APART = 1.15  # times that a missing byte takes at least, or there is no knee
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class CalibrationLaunch:
     """A calibrating launch: what it is called, its target and settings."""
 
     name: str
@@ -48,19 +48,19 @@ class Launch:
     settings: Mapping[str, int]
 
 
-def launches() -> tuple[Launch, ...]:
+def launches() -> tuple[CalibrationLaunch, ...]:
     """A copy of 256 MiB, and a product of 4096 x 4096 x 4096 by two sizes of tiles."""
     copy = str(_bundled.folder("kernels") / "baselines" / "unary.py")
     sides = {"M": 4096, "N": 4096, "K": 4096}
     return (
-        Launch("copy", copy, "fp32", {"n": 1 << 26, "tanh": 0}),
-        Launch("product, wide tiles", "matmul_relu", "fp16", {**sides, "BLOCK_N": 256}),
-        Launch("product", "matmul_relu", "fp16", sides),
+        CalibrationLaunch("copy", copy, "fp32", {"n": 1 << 26, "tanh": 0}),
+        CalibrationLaunch("product, wide tiles", "matmul_relu", "fp16", {**sides, "BLOCK_N": 256}),
+        CalibrationLaunch("product", "matmul_relu", "fp16", sides),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Measured:
+class CalibrationTimes:
     """What was measured: bytes and GB/s of cyclic reads, microseconds by launch, and with what.
 
     ``versions`` has the driver, among others; ``date`` is ISO 8601. ``reasons`` says of a launch
@@ -81,7 +81,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedParameters:
     """Parameters, and the reason for each launch or parameter of which nothing was found."""
 
     parameters: Mapping[str, Parameter]
@@ -89,11 +89,11 @@ class Solved:
 
 
 def solve(
-    measured: Measured,
+    measured: CalibrationTimes,
     device: Device,
     compiled: Mapping[str, Compiled],
     progress: Callable[[str], None] = lambda what: None,
-) -> Solved:
+) -> SolvedParameters:
     """The parameters that explain what was measured.
 
     Args:
@@ -122,7 +122,7 @@ def solve(
         else:
             note = f"from the time of '{launch.name}', {time_us:.1f} us; {measured.stamp}"
             found[solved[0]] = Parameter(solved[1], "measured", note)
-    return Solved(found, reasons)
+    return SolvedParameters(found, reasons)
 
 
 def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | Unknown:
@@ -194,7 +194,7 @@ def rate_of(
     return Unknown(f"no {name} makes the model's time of it the measured one")
 
 
-def remarks(measured: Measured, reasons: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def remarks(measured: CalibrationTimes, reasons: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Sections on how it was measured, for `kanalyze.performance.cache_sim.calibration.write`."""
     return {
         "calibrated": {"device": measured.device, "date": measured.date, **measured.versions},

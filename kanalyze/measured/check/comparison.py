@@ -9,7 +9,7 @@ from kanalyze.analysis.launch import estimate
 from kanalyze.errors import KanalyzeError
 from kanalyze.measured.records import arrays
 from kanalyze.measured.records.metrics import METRICS, Metric
-from kanalyze.measured.records.reading import Record
+from kanalyze.measured.records.reader import Record
 from kanalyze.results import check as doc
 from kanalyze.results.traffic import Traffic
 

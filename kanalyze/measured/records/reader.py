@@ -16,8 +16,8 @@ from typing import Any
 from kanalyze.devices.table import Device
 from kanalyze.errors import InputError, SourceSpot, Unknown
 from kanalyze.launch.record import Launch
-from kanalyze.measured.records import arrays, fitting, plausible
-from kanalyze.measured.records.contents import Contents, contents, of_bytes
+from kanalyze.measured.records import arrays, consistency, plausibility
+from kanalyze.measured.records.files import RecordFiles, contents, of_bytes
 from kanalyze.measured.records.metrics import absent
 from kanalyze.ptx import ir
 
@@ -106,7 +106,7 @@ def read_records(
         InputError: the path cannot be read, or holds no records.
     """
     found = contents(path) if standard_input is None else of_bytes(standard_input, path)
-    reader = _Reader(found)
+    reader = _RecordReader(found)
     records = list(reader.records())
     skipped = [Skipped(name, "", reason, whole=True) for name, reason in found.troubles]
     skipped += reader.skipped
@@ -115,13 +115,13 @@ def read_records(
     return records, skipped
 
 
-class _Reader:
+class _RecordReader:
     """Reads the records of one path; PTX that several of them share is parsed once."""
 
-    def __init__(self, found: Contents):
+    def __init__(self, found: RecordFiles):
         self.files = found.files
         self.skipped: list[Skipped] = []
-        self._modules: dict[str, fitting.Ptx] = {}
+        self._modules: dict[str, consistency.Ptx] = {}
 
     def records(self) -> Iterator[Record]:
         for name, data in self.files.items():
@@ -150,7 +150,7 @@ class _Reader:
         for index, record in enumerate(read if listed else [read]):
             shown = f"{name}[{index}]" if listed else name
             if not isinstance(record, dict):
-                what = plausible.shown(record)
+                what = plausibility.shown(record)
                 self._left_out(shown, [("", f"found {what}, expected a record, an object")], True)
             elif not _other_document(record):
                 yield shown, record
@@ -192,26 +192,26 @@ class _Reader:
         """The record, where its PTX is whole and the kernel of the launch."""
         ptx = self._modules.get(text)
         if ptx is None:
-            ptx = self._modules[text] = fitting.read_ptx(text, ptx_file)
+            ptx = self._modules[text] = consistency.read_ptx(text, ptx_file)
         if ptx.module is None:
             self.skipped.append(
                 Skipped(ptx_file, "", f"{ptx.reason}; its record is left out", ptx.line, ptx.column,
                         True)
             )  # fmt: skip
             return None
-        function = fitting.kernel_of(ptx.module, launch)
+        function = consistency.kernel_of(ptx.module, launch)
         if isinstance(function, Unknown):
             self._left_out(shown, [("kernel", function.reason)], True)
             return None
-        problems = [("params", text) for text in fitting.parameters(function, launch)]
+        problems = [("params", text) for text in consistency.parameters(function, launch)]
         problems += arrays.problems(data)
-        wrong_block = fitting.block(function, launch)
+        wrong_block = consistency.block(function, launch)
         problems += [("block", wrong_block)] if wrong_block else []
-        device, wrong = fitting.device(str(data["device"]), ptx.module, data.get("arch"))
+        device, wrong = consistency.device(str(data["device"]), ptx.module, data.get("arch"))
         unknown_device = bool(wrong) and wrong.startswith("unknown device")
         if wrong and not unknown_device:
             problems.append(("device", wrong))
-        too_much = fitting.shared_memory(launch, device)
+        too_much = consistency.shared_memory(launch, device)
         problems += [("shared_bytes", too_much)] if too_much else []
         self._left_out(shown, problems, True)
         if problems:
@@ -233,14 +233,14 @@ class _Reader:
             cubin = bytes.fromhex(text)
         if cubin is None:
             return None
-        wrong = fitting.cubin(cubin, entry, device)
+        wrong = consistency.cubin(cubin, entry, device)
         if wrong is not None:
             self._left_out(shown, [("cubin", f"{wrong}; the cubin is left out")], False)
         return None if wrong is not None else cubin
 
     def _clean(self, shown: str, data: dict[str, Any]) -> None:
         """Take what cannot be out of the measurements."""
-        for key, check in (("counters", plausible.counters), ("time_ms", plausible.times)):
+        for key, check in (("counters", plausibility.counters), ("time_ms", plausibility.times)):
             given = data.get(key)
             if not isinstance(given, dict):
                 continue
@@ -253,7 +253,7 @@ class _Reader:
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"found {text}, which is no JSON")
+    raise ValueError(f"found {text}, which is not JSON")
 
 
 def _other_document(data: Mapping[str, Any]) -> bool:
@@ -284,7 +284,7 @@ def _against_schema(data: dict[str, Any]) -> tuple[list[tuple[str, str]], list[t
                 fatal.append((_dotted((*path, missing)), f"is missing, expected {expected}"))
             continue
         expected = error.schema.get("description", "a record")
-        text = f"found {plausible.shown(error.instance)}, expected {expected}"
+        text = f"found {plausibility.shown(error.instance)}, expected {expected}"
         if path and path[0] not in _WHOLE:
             if path not in bad:
                 minor.append((_dotted(path), f"{text}; it is left out"))

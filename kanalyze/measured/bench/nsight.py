@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,11 @@ _PLACES = (
     "/usr/local/cuda-*/bin/ncu",
     "/usr/local/NVIDIA-Nsight-Compute*/ncu",
 )
+OPTIONS = (
+    "--replay-mode", "kernel", "--cache-control", "all", "--clock-control", "none",
+    "--profile-from-start", "off", "--csv", "--page", "raw", "--print-units", "base",
+)  # fmt: skip
+"""What is measured and how it is printed: `table_rows` reads it."""
 NOT_PERMITTED = (
     "the driver permits counters to administrators only (ERR_NVGPUCTRPERM): run as root, or load "
     "the nvidia module with NVreg_RestrictProfilingToAdminUsers=0 "
@@ -43,7 +48,7 @@ _PATIENCE_S = 90.0
 
 
 @dataclass
-class Counted:
+class RangeCounters:
     """The kernels of one range: name and counters each, in the order of their launches."""
 
     kernels: list[tuple[str, dict[str, float | None]]] = field(default_factory=list)
@@ -86,10 +91,8 @@ def version(ncu: str) -> str | None:
 def command(ncu: str, names: Sequence[str], log: Path, manifest: Path) -> list[str]:
     """How the launches of a manifest are counted."""
     return [
-        ncu, "--replay-mode", "kernel", "--cache-control", "all", "--clock-control", "none",
-        "--profile-from-start", "off", "--nvtx", "--csv", "--page", "raw", "--print-units", "base",
-        "--log-file", str(log), "--force-overwrite", "--metrics", ",".join(names),
-        sys.executable, "-m", "kanalyze.measured.bench.replay", str(manifest),
+        ncu, *OPTIONS, "--nvtx", "--log-file", str(log), "--force-overwrite", "--metrics",
+        ",".join(names), sys.executable, "-m", "kanalyze.measured.bench.replay", str(manifest),
     ]  # fmt: skip
 
 
@@ -99,7 +102,7 @@ def count(
     names: Sequence[str],
     progress: Callable[[int], None],
     seconds: float | None = None,
-) -> tuple[dict[int, Counted], tuple[str, ...], bool]:
+) -> tuple[dict[int, RangeCounters], tuple[str, ...], bool]:
     """Count the launches of some ranges in one run of ncu.
 
     Args:
@@ -119,7 +122,7 @@ def count(
     wanted = list(names)
     unknown: list[str] = []
     while True:
-        run = _Run(ncu, ranges, wanted, progress, seconds)
+        run = _NcuRun(ncu, ranges, wanted, progress, seconds)
         text = run.text
         refused = [n for n in unknown_metrics(text) if n in wanted]
         if not refused:
@@ -132,7 +135,7 @@ def count(
     return found, tuple(unknown), run.interrupted
 
 
-class _Run:
+class _NcuRun:
     """One run of ncu: its log as ``text``, what the program printed, whether it was interrupted."""
 
     def __init__(
@@ -192,7 +195,7 @@ class _Run:
             process.communicate()
 
 
-def _nothing(run: _Run) -> KanalyzeError:
+def _nothing(run: _NcuRun) -> KanalyzeError:
     """Why a run counted nothing."""
     said = [*run.text.splitlines(), *run.printed]
     if any("ERR_NVGPUCTRPERM" in line for line in said):
@@ -212,28 +215,30 @@ def unknown_metrics(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def parse(lines: Iterable[str], names: Sequence[str]) -> dict[int, Counted]:
-    """Read ncu's raw page in CSV: by the number in the NVTX range, the kernels and their counters.
+def parse(lines: Iterable[str], names: Sequence[str]) -> dict[int, RangeCounters]:
+    """By the number in the NVTX range, the kernels of a table and their counters."""
+    ranges: dict[int, RangeCounters] = {}
+    for row in table_rows(lines):
+        where = re.search(rf"{RANGE}(\d+)", "\n".join(v for k, v in row.items() if "Domain" in k))
+        if where is not None:
+            kernels = ranges.setdefault(int(where[1]), RangeCounters()).kernels
+            kernels.append((row.get("Kernel Name", ""), counters_of(row, names)))
+    return ranges
 
-    A counter that is no number (``n/a``, ``nan``, empty, or a column that is missing) is None.
-    """
-    table = [line for line in lines if not line.startswith("==")]
-    found: dict[int, Counted] = {}
+
+def table_rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """The launches of ncu's raw page in CSV: column to cell; what else is printed is left out."""
     header: list[str] | None = None
-    for row in csv.reader(table):
+    for row in csv.reader(line for line in lines if not line.startswith("==")):
         if row and row[0] == "ID":
             header = row
-            continue
-        if header is None or len(row) != len(header) or not row[0].isdigit():
-            continue  # the row of units, and what is cut off
-        named = dict(zip(header, row, strict=True))
-        where = re.search(rf"{RANGE}(\d+)", "\n".join(v for k, v in named.items() if "Domain" in k))
-        if where is None:
-            continue
-        counters = {name: _number(named.get(name)) for name in names}
-        kernels = found.setdefault(int(where[1]), Counted()).kernels
-        kernels.append((named.get("Kernel Name", ""), counters))
-    return found
+        elif header is not None and len(row) == len(header) and row[0].isdigit():
+            yield dict(zip(header, row, strict=True))  # not the row of units, nor what is cut off
+
+
+def counters_of(row: Mapping[str, str], names: Iterable[str]) -> dict[str, float | None]:
+    """Counters of a launch; one without a number (``n/a``, ``nan``, no column) is None."""
+    return {name: _number(row.get(name)) for name in names}
 
 
 def _number(text: str | None) -> float | None:
