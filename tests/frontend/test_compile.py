@@ -327,6 +327,7 @@ def test_a_changed_file_is_compiled_anew(tmp_path):
             "'x_ptr' is a pointer",
         ),
     ],
+    ids=lambda value: value.replace(f"{ROOT}/", "") if isinstance(value, str) else None,
 )
 def test_usage_errors(target, keywords, message):
     with pytest.raises(UsageError, match=message):
