@@ -18,7 +18,10 @@ from kanalyze.cli.app import cli
 from tests.counted import estimate
 from tests.recorded import BESIDE, NAMES, WHY_NOT, each_record
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "samples" / "h200_records"

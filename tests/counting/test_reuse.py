@@ -181,6 +181,7 @@ pytest.importorskip("triton")
 from tests.counting.test_ptx_launch import CASES, PLACES, compiled_of, launch_of  # noqa: E402
 
 
+@pytest.mark.slow("runs every thread of whole launches in the interpreter")
 @pytest.mark.parametrize("listed", [False, True], ids=["by classes", "one by one"])
 @pytest.mark.parametrize("shift", [0, 4112], ids=["aligned", "moved by 4112 bytes"])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[3]}-{'-'.join(map(str, c[1]))}")

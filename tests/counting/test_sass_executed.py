@@ -24,7 +24,10 @@ from kanalyze.sass.parse import parse_sass
 from kanalyze.toolchain import tools
 from tests.recorded import BESIDE, WHY_NOT, each_record
 
-pytestmark = pytest.mark.skipif(not BESIDE.is_dir(), reason=WHY_NOT)
+pytestmark = [
+    pytest.mark.skipif(not BESIDE.is_dir(), reason=WHY_NOT),
+    pytest.mark.slow("disassembles and counts machine code"),
+]
 
 Counts = dict[int, int]
 

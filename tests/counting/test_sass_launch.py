@@ -28,6 +28,8 @@ from kanalyze.symbolic import accesses
 from kanalyze.toolchain import tools
 from tests.recorded import BESIDE, each_record
 
+pytestmark = pytest.mark.slow("disassembles and counts machine code")
+
 BUNDLED = Path(__file__).parents[1] / "data" / "sass"
 
 RECORDS = sorted(path.stem for path in BUNDLED.glob("*.json"))

@@ -19,6 +19,8 @@ from kanalyze.toolchain import tools
 pytest.importorskip("triton")
 import triton
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 ROOT = Path(__file__).resolve().parents[2]
 USER = ROOT / "tests/data/user_kernels.py"
 KERNELS = ("flash_attention", "gelu", "matmul_relu", "row_sum", "softmax")

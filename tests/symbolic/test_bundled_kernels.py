@@ -28,6 +28,8 @@ pytest.importorskip("triton")
 
 from kanalyze.frontend.compile import Compiled, compile_kernel
 
+pytestmark = pytest.mark.slow("runs every thread of whole launches in the interpreter")
+
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 CASES: list[tuple[str, dict[str, int], str | None]] = [
     ("gelu", {"n": 3000}, None),

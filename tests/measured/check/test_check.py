@@ -32,7 +32,10 @@ from kanalyze.render import check_plot, check_text
 from kanalyze.results import check as document
 from kanalyze.results.traffic import TimePart, Traffic
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 ROOT = Path(__file__).parents[3]
 OURS = ROOT / "samples" / "h200_records"
