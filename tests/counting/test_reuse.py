@@ -242,6 +242,7 @@ ret;
     check(row.read_sharing, traced(trace, PLACES, PLACES + 16384, False))
 
 
+@pytest.mark.slow("compiles and counts a matrix product")
 def test_sharing_in_words() -> None:
     case = ("softmax", {"M": 3, "N": 1001}, "fp16", "sm_80")
     launch, _ = launch_of(compiled_of(case), 0)
