@@ -37,8 +37,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache folder for the session, so that no test depends on the user's."""
-    folder = tmp_path_factory.mktemp("kanalyze-cache")
+    """A cache folder for the session, so that no test depends on the user's.
+
+    The processes of pytest-xdist, whose folders lie side by side, share it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kanalyze-cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KANALYZE_CACHE_DIR", str(folder))
         for name in ("NO_COLOR", "CLICOLOR_FORCE", "KANALYZE_DEBUG", "COLUMNS"):

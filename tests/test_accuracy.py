@@ -22,6 +22,8 @@ from kanalyze.measured.records.reader import Record, read_records
 from kanalyze.render import check_csv
 from kanalyze.results import check as document
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("runs whole commands")
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTED_TRITON = "3.9."
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

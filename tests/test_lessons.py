@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 ROOT = Path(__file__).parents[1]
 ARCHIVE = ROOT / "samples/h200/records.tar.xz"
 _CASE = r"\| (?P<case>[a-z_]+-[^ ,|]+)(?:, (?P<rival>[\w. ]+))?"

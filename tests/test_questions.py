@@ -24,7 +24,7 @@ from kanalyze.errors import InputError, MissingToolError
 from kanalyze.sass import parse as sass_parse
 from kanalyze.toolchain import tools
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [pytest.mark.usefixtures("shared_cache"), pytest.mark.slow("runs whole commands")]
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "samples" / "questions"
 SHARED = ROOT.parent / "shared" / "questions"

@@ -15,6 +15,8 @@ import pytest
 from kanalyze import Launch, Traffic, parse_ptx
 from tests.counted import estimate
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 RECORDS = Path(__file__).parents[2] / "samples" / "records" / "with_data_h200.json.gz"
 KINDS = {"load": "ld", "store": "st", "reduction": "red", "atomic": "atom"}
 GATHERS = (

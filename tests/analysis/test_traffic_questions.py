@@ -21,7 +21,10 @@ from kanalyze.launch.record import LaunchParam
 from kanalyze.toolchain import tools
 from tests.counted import estimate
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 QUESTIONS = Path(__file__).parents[3] / "shared" / "questions"
 

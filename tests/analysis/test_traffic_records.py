@@ -16,20 +16,24 @@ from click.testing import CliRunner
 from kanalyze import Launch, Traffic
 from kanalyze.cli.app import cli
 from tests.counted import estimate
+from tests.recorded import BESIDE, NAMES, WHY_NOT, each_record
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 ROOT = Path(__file__).parents[2]
 OURS = ROOT / "samples" / "h200_records"
-MORE = ROOT.parent / "shared" / "measured" / "h200"
-RECORDS = sorted({p.stem: p for folder in (MORE, OURS) for p in folder.glob("*.json")}.values())
+BUNDLED = sorted(path.stem for path in OURS.glob("*.json"))
 KINDS = {"load": "ld", "store": "st", "atomic": "atom", "reduction": "red"}
 ON_DATA = {"inductor_embedding_add_0": ("load",)}
 """Records in which accesses of these kinds depend on data that the record does not hold."""
 
 
-def ids(path: Path) -> str:
-    return path.stem
+@pytest.fixture
+def path(name: str) -> Path:
+    return (OURS if name in BUNDLED else BESIDE) / f"{name}.json"
 
 
 @cache
@@ -49,13 +53,14 @@ def estimated(path: Path) -> Mapping[str, Any]:
 
 
 def test_there_are_records() -> None:
-    assert len(list(OURS.glob("*.json"))) == 4
-    if not MORE.is_dir():
-        pytest.skip("the other recorded launches are not here")
-    assert len(RECORDS) == 32
+    assert len(BUNDLED) == 4
+    assert set(BUNDLED) < set(NAMES)
+    if not BESIDE.is_dir():
+        pytest.skip(WHY_NOT)
+    assert sorted(path.stem for path in BESIDE.glob("*.json")) == list(NAMES)
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=ids)
+@each_record(BUNDLED)
 def test_requests_and_sectors_are_those_of_the_hardware(path: Path) -> None:
     counters, unknown = estimated(path)["counters"], estimated(path)["unknown"]
     for kind, op in KINDS.items():
@@ -70,7 +75,7 @@ def test_requests_and_sectors_are_those_of_the_hardware(path: Path) -> None:
                 assert counters[name] == measured(path)[metric], name
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=ids)
+@each_record(BUNDLED)
 def test_occupancy_and_waves_are_those_of_the_profiler(path: Path) -> None:
     """The driver's carve-out of shared memory costs no block in any of these launches."""
     data, counters = estimated(path), measured(path)
@@ -83,7 +88,7 @@ def test_occupancy_and_waves_are_those_of_the_profiler(path: Path) -> None:
     assert data["occupancy"]["blocks_per_sm"] == min(limits)
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=ids)
+@each_record(BUNDLED)
 def test_shared_wavefronts_are_at_most_those_counted(path: Path) -> None:
     """The counters add arbitration between warps."""
     for kind, op in (("load", "ld"), ("store", "st")):
@@ -95,7 +100,7 @@ def test_shared_wavefronts_are_at_most_those_counted(path: Path) -> None:
         assert ideal <= counted <= 1.9 * ideal
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=ids)
+@each_record(BUNDLED)
 def test_executed_instructions_are_those_of_the_hardware(path: Path) -> None:
     """Of the machine code beside the record: the counter, or unknown where data decide."""
     data, counter = estimated(path), measured(path)["smsp__inst_executed.sum"]
@@ -110,7 +115,7 @@ def test_executed_instructions_are_those_of_the_hardware(path: Path) -> None:
         assert executed == counter
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=ids)
+@each_record(BUNDLED)
 def test_compulsory_bytes_are_at_most_those_asked_for(path: Path) -> None:
     data = estimated(path)
     for kind in ("read", "write"):
@@ -122,7 +127,7 @@ def test_compulsory_bytes_are_at_most_those_asked_for(path: Path) -> None:
             assert size == sum(p[f"{kind}_bytes"] for p in pointers)
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=ids)
+@each_record(BUNDLED)
 def test_rows_add_up_to_the_counters(path: Path) -> None:
     data = estimated(path)
     rows = data["accesses"]
@@ -159,7 +164,7 @@ def numbers(traffic: Traffic) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("path", sorted(OURS.glob("*.json")), ids=ids)
+@pytest.mark.parametrize("name", BUNDLED)
 def test_names_mean_nothing(path: Path, tmp_path: Path) -> None:
     launch = Launch.from_record(path)
     assert launch.ptx is not None

@@ -14,6 +14,8 @@ from kanalyze.launch.record import Launch
 from kanalyze.ptx.parse import parse_ptx
 from tests.counted import estimate
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 RECORDS = Path(__file__).parents[2] / "samples" / "records" / "unfitted_h200.json.gz"
 PARTED = {
     "saxpy_stride": "went different ways stay apart",

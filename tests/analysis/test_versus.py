@@ -21,7 +21,10 @@ from kanalyze.frontend.subject import Settings
 from kanalyze.render.comparison_text import render
 from kanalyze.results import comparison as doc
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 ROOT = Path(__file__).parents[2]
 UNFUSED = "samples/unfused/baselines.toml:layers"
 

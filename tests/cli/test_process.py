@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("runs whole commands")
+
 Process = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[2]
 HEAVY = ("triton", "torch", "lark", "networkx", "numpy", "rich")

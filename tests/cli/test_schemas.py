@@ -13,7 +13,7 @@ from kanalyze.cli.app import cli
 from kanalyze.results.kernel import SCHEMA
 
 jsonschema = pytest.importorskip("jsonschema")
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [pytest.mark.usefixtures("shared_cache"), pytest.mark.slow("runs whole commands")]
 
 USER_KERNELS = Path(__file__).parents[1] / "data" / "user_kernels.py"
 COMMANDS = [

@@ -21,7 +21,10 @@ from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
 from kanalyze.text.numbers import decimal, human
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 RECORDS = Path(__file__).parents[2] / "samples" / "h200_records"
 NAMES = ["gelu_unaligned", "softmax_8192x781", "matmul_1000x1001x1003", "inductor_channels_last_0"]

@@ -20,7 +20,10 @@ from kanalyze.performance.cache_sim import compiled
 from kanalyze.performance.cache_sim.results import COUNTERS
 from kanalyze.render.traffic_text import render
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "samples" / "h200_records" / "softmax_8192x781.json"

@@ -26,6 +26,8 @@ pytest.importorskip("triton")
 
 from kanalyze.frontend.compile import Compiled, compile_kernel
 
+pytestmark = pytest.mark.slow("runs every thread of whole launches in the interpreter")
+
 CASES: list[tuple[str, dict[str, int], str | None, str]] = [
     ("gelu", {"n": 3001}, None, "sm_90"),
     ("gelu", {"n": 4096}, "fp16", "sm_100"),

@@ -181,6 +181,7 @@ pytest.importorskip("triton")
 from tests.counting.test_ptx_launch import CASES, PLACES, compiled_of, launch_of  # noqa: E402
 
 
+@pytest.mark.slow("runs every thread of whole launches in the interpreter")
 @pytest.mark.parametrize("listed", [False, True], ids=["by classes", "one by one"])
 @pytest.mark.parametrize("shift", [0, 4112], ids=["aligned", "moved by 4112 bytes"])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[3]}-{'-'.join(map(str, c[1]))}")
@@ -241,6 +242,7 @@ ret;
     check(row.read_sharing, traced(trace, PLACES, PLACES + 16384, False))
 
 
+@pytest.mark.slow("compiles and counts a matrix product")
 def test_sharing_in_words() -> None:
     case = ("softmax", {"M": 3, "N": 1001}, "fp16", "sm_80")
     launch, _ = launch_of(compiled_of(case), 0)

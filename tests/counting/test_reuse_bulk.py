@@ -24,7 +24,10 @@ from tests.counting.test_tensor_copies import (
     sectors,
 )
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("runs every thread of whole launches in the interpreter"),
+]
 Corner = tuple[int, ...]
 
 

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +22,12 @@ from kanalyze.sass.counts import before_join
 from kanalyze.sass.crosscheck import compare
 from kanalyze.sass.parse import parse_sass
 from kanalyze.toolchain import tools
+from tests.recorded import BESIDE, WHY_NOT, each_record
 
-RECORDS = Path(__file__).parents[2] / ".." / "shared" / "measured" / "h200"
-pytestmark = pytest.mark.skipif(
-    not RECORDS.is_dir(), reason="the recorded launches are not beside this checkout"
-)
+pytestmark = [
+    pytest.mark.skipif(not BESIDE.is_dir(), reason=WHY_NOT),
+    pytest.mark.slow("disassembles and counts machine code"),
+]
 
 Counts = dict[int, int]
 
@@ -137,10 +137,10 @@ CASES: dict[str, Callable[[Case], Counts]] = {
 
 @lru_cache
 def loaded(name: str) -> tuple[Case, SassKernelLaunch]:
-    record = json.loads((RECORDS / f"{name}.json").read_text("utf-8"))
-    module = parse_sass(tools.disassemble((RECORDS / f"{name}.cubin").read_bytes()))
+    record = json.loads((BESIDE / f"{name}.json").read_text("utf-8"))
+    module = parse_sass(tools.disassemble((BESIDE / f"{name}.cubin").read_bytes()))
     cfg = build(module.functions[0])
-    parameters = parse_ptx((RECORDS / f"{name}.ptx").read_text("utf-8")).entries[0].parameters
+    parameters = parse_ptx((BESIDE / f"{name}.ptx").read_text("utf-8")).entries[0].parameters
     found = SassKernelLaunch(cfg, module, parameters, Launch.from_record(record))
     return Case(record, cfg), found
 
@@ -170,8 +170,8 @@ def test_warps_of_each_block_are_those_worked_out_by_hand(name: str) -> None:
         assert found.arrivals[block] in ((None, parts) if name in UNKNOWN else (parts,))
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDS.glob("*.cubin")))
+@each_record()
 def test_ptx_and_sass_agree_or_it_is_known_why(name: str) -> None:
-    entry = parse_ptx((RECORDS / f"{name}.ptx").read_text("utf-8")).entries[0]
-    (function,) = parse_sass(tools.disassemble((RECORDS / f"{name}.cubin").read_bytes())).functions
+    entry = parse_ptx((BESIDE / f"{name}.ptx").read_text("utf-8")).entries[0]
+    (function,) = parse_sass(tools.disassemble((BESIDE / f"{name}.cubin").read_bytes())).functions
     assert [row for row in compare(entry, function) if not row.explained] == []

@@ -21,6 +21,8 @@ from kanalyze.sass.counts import before_join
 from kanalyze.sass.parse import parse_sass
 from kanalyze.toolchain import tools
 
+pytestmark = pytest.mark.slow("disassembles and counts machine code")
+
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 GRID, BLOCK = 3, 160
 

@@ -26,13 +26,13 @@ from kanalyze.sass.crosscheck import compare
 from kanalyze.sass.parse import parse_sass
 from kanalyze.symbolic import accesses
 from kanalyze.toolchain import tools
+from tests.recorded import BESIDE, each_record
+
+pytestmark = pytest.mark.slow("disassembles and counts machine code")
 
 BUNDLED = Path(__file__).parents[1] / "data" / "sass"
-BESIDE = Path(__file__).parents[2] / ".." / "shared" / "measured" / "h200"
-WHY_NOT = "the recorded launches are not beside this checkout"
 
 RECORDS = sorted(path.stem for path in BUNDLED.glob("*.json"))
-MORE = sorted(path.stem for path in BESIDE.glob("*.cubin") if path.stem not in RECORDS)
 UNKNOWN = {"inductor_gelu_naive_0": "floating point"}  # erf takes one of two ways, by the number
 
 EXECUTED = {
@@ -52,8 +52,7 @@ ACTIVE = {
     "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum": "asynchronous copy",
 }
 
-MISSING = [] if MORE else [pytest.param("", marks=pytest.mark.skip(WHY_NOT))]
-every_record = pytest.mark.parametrize("name", [*RECORDS, *MORE, *MISSING])
+every_record = each_record(RECORDS)
 
 
 @lru_cache

@@ -17,7 +17,10 @@ from kanalyze.models import apart
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.results.kernel import Finding, Kernel
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "findings"
 TRITON = """\

@@ -15,7 +15,10 @@ from kanalyze.frontend.subject import Settings
 from kanalyze.launch.record import LaunchParam
 from kanalyze.results.kernel import Finding
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 SHARED = """
 .version 8.0

@@ -11,7 +11,10 @@ import pytest
 from kanalyze import analyze, compile_kernel
 from kanalyze.results.kernel import Finding, Kernel
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "findings" / "layout-conversion"
 FIRES, MENDED = str(SAMPLES / "fires.py"), str(SAMPLES / "mended.py")

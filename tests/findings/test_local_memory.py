@@ -12,7 +12,10 @@ from kanalyze import analyze, compile_kernel
 from kanalyze.results.kernel import Finding, Kernel
 from kanalyze.toolchain import tools
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "findings"
 RULES = ("register-spill", "stack-array", "local-indexing")

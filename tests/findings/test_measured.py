@@ -18,7 +18,10 @@ from kanalyze import compile_kernel, estimate, parse_ptx
 from kanalyze.launch.record import Launch
 
 pytest.importorskip("triton")
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 ROOT = Path(__file__).parents[2]
 MEASURED: dict[str, Any] = json.loads(

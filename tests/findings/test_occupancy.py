@@ -13,7 +13,10 @@ from kanalyze import analyze, compile_kernel, estimate
 from kanalyze.frontend.subject import Settings
 from kanalyze.results.kernel import Finding, Kernel
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 ROOT = Path(__file__).parents[2]
 SORTED = str(Path(__file__).parents[1] / "data" / "findings" / "sorted_rows.py")

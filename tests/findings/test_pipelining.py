@@ -12,7 +12,10 @@ from kanalyze import Traffic, analyze, compile_kernel, estimate
 from kanalyze.frontend.subject import Settings
 from kanalyze.results.kernel import Finding, Kernel
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 TILES = Path(__file__).parents[1] / "data" / "findings" / "tiles.py"
 WHILE = Path(__file__).parents[2] / "samples" / "findings" / "unpipelined-loop"

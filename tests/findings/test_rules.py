@@ -18,7 +18,10 @@ from click.testing import CliRunner
 from kanalyze.cli.app import cli
 from kanalyze.findings import catalogue
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples" / "findings"

@@ -13,7 +13,10 @@ from kanalyze.errors import InputError
 from kanalyze.frontend.subject import Settings
 from kanalyze.results.kernel import Finding, Kernel
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 PRODUCT = str(
     Path(__file__).parents[2] / "samples" / "findings" / "shared-memory-limit" / "fires.py"

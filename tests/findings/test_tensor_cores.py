@@ -13,7 +13,10 @@ import pytest
 from kanalyze import analyze, compile_kernel
 from kanalyze.results.kernel import Finding, Kernel
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "findings"
 PRODUCT = str(SAMPLES / "tensor-core-fallback" / "fires.py")

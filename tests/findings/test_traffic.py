@@ -8,6 +8,8 @@ from kanalyze import Launch, compile_kernel, parse_ptx
 from kanalyze.launch.record import LaunchParam
 from tests.counted import estimate
 
+pytestmark = pytest.mark.slow("compiles samples and proves its findings")
+
 COPY = """
 .version 8.0
 .target sm_90

@@ -14,7 +14,10 @@ from kanalyze.findings import catalogue
 from kanalyze.results.kernel import Finding, Kernel
 from kanalyze.toolchain import tools
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles samples and proves its findings"),
+]
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "findings"
 FIRES = str(SAMPLES / "wgmma-serialized" / "fires.py")

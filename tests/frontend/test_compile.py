@@ -19,6 +19,8 @@ from kanalyze.toolchain import tools
 pytest.importorskip("triton")
 import triton
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 ROOT = Path(__file__).resolve().parents[2]
 USER = ROOT / "tests/data/user_kernels.py"
 KERNELS = ("flash_attention", "gelu", "matmul_relu", "row_sum", "softmax")
@@ -327,6 +329,7 @@ def test_a_changed_file_is_compiled_anew(tmp_path):
             "'x_ptr' is a pointer",
         ),
     ],
+    ids=lambda value: value.replace(f"{ROOT}/", "") if isinstance(value, str) else None,
 )
 def test_usage_errors(target, keywords, message):
     with pytest.raises(UsageError, match=message):

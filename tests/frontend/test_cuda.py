@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from kanalyze.cli.app import cli
 from kanalyze.frontend import cuda
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [pytest.mark.usefixtures("shared_cache"), pytest.mark.slow("runs whole commands")]
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "samples/cuda").glob("*.cu"))

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 ROOT = Path(__file__).resolve().parents[2]
 SINGLE = {
     "batched": ("kernels/baselines/batched_matmul.py",

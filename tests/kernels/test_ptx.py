@@ -10,6 +10,8 @@ import pytest
 
 from kanalyze.frontend.kernel_file import KernelFile, LaunchPlan, bundled, plan
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 triton = pytest.importorskip("triton")
 
 FILES = bundled()

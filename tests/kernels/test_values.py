@@ -28,6 +28,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDOFF = {"fp32": 2**-24, "fp16": 2**-11, "bf16": 2**-7}
 FP32 = 2**-24

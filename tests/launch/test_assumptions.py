@@ -30,7 +30,10 @@ pytest.importorskip("triton")
 from kanalyze.frontend.compile import Compiled, compile_kernel
 from tests.counted import estimate
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("runs every thread of whole launches in the interpreter"),
+]
 
 ROOT = Path(__file__).parents[2]
 KERNELS = Path(__file__).parents[1] / "data" / "gathers.py"

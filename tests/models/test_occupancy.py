@@ -9,6 +9,7 @@ import io
 import json
 import random
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -171,6 +172,32 @@ def test_shared_memory_per_block(arch: str, limit: int) -> None:
     occupancy(threads=128, registers=32, shared_bytes=limit, capability=arch)
     with pytest.raises(UsageError, match=f"at most {limit} B"):
         occupancy(threads=128, registers=32, shared_bytes=limit + 1, capability=arch)
+
+
+# CUDA C++ Programming Guide, "Shared Memory" of each compute capability: what an SM can be set to.
+KIB = {
+    "7.0": (0, 8, 16, 32, 64, 96),
+    "7.5": (32, 64),
+    "8.0 8.7": (0, 8, 16, 32, 64, 100, 132, 164),
+    "8.6 8.8 8.9 12.0 12.1": (0, 8, 16, 32, 64, 100),
+    "9.0 10.0 10.3 11.0": (0, 8, 16, 32, 64, 100, 132, 164, 196, 228),
+}
+CARVEOUTS = {f"sm_{v.replace('.', '')}": kib for many, kib in KIB.items() for v in many.split()}
+
+
+@pytest.mark.parametrize(("arch", "sizes"), CARVEOUTS.items())
+def test_the_carve_out_is_the_least_that_holds_what_is_asked_for(
+    arch: str, sizes: tuple[int, ...]
+) -> None:
+    assert set(CARVEOUTS) == set(capabilities())
+
+    def chosen(size: int) -> int:
+        got = occupancy(threads=32, registers=8, capability=arch, shared_config_bytes=size)
+        return got.shared_config_bytes
+
+    assert [chosen(size * 1024) for size in sizes[1:]] == [size * 1024 for size in sizes[1:]]
+    for less, size in pairwise(sizes):
+        assert chosen(less * 1024 + 1) == chosen(size * 1024 - 1) == size * 1024
 
 
 def test_question_on_shared_memory() -> None:

@@ -12,7 +12,10 @@ from kanalyze import schemas
 from kanalyze.cli.app import cli
 from kanalyze.frontend.subject import Settings
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 SOFTMAX = ["traffic", "softmax", "--set", "M=4096", "--set", "N=1024", "--arch", "sm_80",
            "--no-proof"]  # fmt: skip
 

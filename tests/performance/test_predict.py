@@ -27,6 +27,8 @@ from kanalyze.performance.cache_sim.parameters import machine
 from kanalyze.performance.cache_sim.results import COUNTERS
 from kanalyze.performance.predict import WHAT_IF
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 SAMPLES = Path(__file__).parents[2] / "samples"
 COUNTER = {
     "dram_read_bytes": "dram__bytes_read.sum",

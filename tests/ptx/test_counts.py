@@ -22,6 +22,8 @@ from kanalyze.ptx.ir import Module, Opaque
 from kanalyze.ptx.lines import source_of
 from kanalyze.ptx.parse import parse_ptx, parse_ptx_modules
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "ptx"
 KERNELS = sorted(path.stem for path in folder("kernels").glob("*.py"))
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")

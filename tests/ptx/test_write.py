@@ -21,6 +21,8 @@ from kanalyze.ptx.ir import Instruction, Loc, Module, Pos
 from kanalyze.ptx.parse import parse_ptx, parse_ptx_modules
 from kanalyze.ptx.write import instruction_text, operand_text, write_ptx
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 SHARED = Path(__file__).parents[3] / "shared" / "ptx"
 CORPUS = pytest.mark.skipif(

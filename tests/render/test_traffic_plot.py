@@ -17,7 +17,10 @@ from kanalyze.errors import InputError
 from kanalyze.frontend.subject import Settings
 from kanalyze.render import traffic_plot
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 
 @pytest.fixture(autouse=True)

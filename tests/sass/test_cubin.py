@@ -23,7 +23,10 @@ from kanalyze.sass import cubin
 from kanalyze.toolchain import tools
 
 pytest.importorskip("triton")
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("compiles every bundled kernel"),
+]
 
 SHARED = Path(__file__).parents[3] / "shared"
 CASES = [

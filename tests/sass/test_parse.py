@@ -34,6 +34,8 @@ from kanalyze.sass.registers import definitions, uses
 from kanalyze.sass.table import TABLE, branch_targets
 from kanalyze.toolchain import tools
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 COMBINATIONS = [(kernel, arch) for kernel in KERNELS for arch in ARCHS]

@@ -16,6 +16,8 @@ from kanalyze.sass.parse import parse_sass
 from kanalyze.sass.registers import definitions, uses
 from kanalyze.toolchain import tools
 
+pytestmark = pytest.mark.slow("compiles every bundled kernel")
+
 FILES = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}
 
 

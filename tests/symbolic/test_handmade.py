@@ -391,6 +391,27 @@ CASES = [
         runs=False,
     ),
     Case(
+        "products of 24 bits with their sign",
+        """sub.s32 %r3, %r1, 16; mul24.lo.s32 %r4, %r3, 3;
+        mul.wide.s32 %rd2, %r4, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;
+        or.b32 %r5, %r1, 0x7f000000; mad24.lo.s32 %r6, %r5, %r3, %r2;
+        mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd50, %rd4; st.global.u32 [%rd5], %r1;""",
+        (lambda a: X + 4 * 3 * (a.t - 16), lambda a: X + 4 * (a.t * (a.t - 16) + a.c)),
+        wraps=True,  # the upper bits are dropped
+    ),
+    Case(
+        "products of 24 bits without a sign",
+        """sub.s32 %r3, %r1, 16; mul24.lo.u32 %r4, %r3, 3;
+        mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;
+        or.b32 %r5, %r1, 0x800000; mul24.lo.s32 %r6, %r5, 5;
+        mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd50, %rd4; st.global.u32 [%rd5], %r1;""",
+        (
+            lambda a: X + 4 * (3 * ((a.t - 16) % (1 << 24)) % WORD),
+            lambda a: X + 4 * 5 * (a.t - (1 << 23)),
+        ),
+        runs=False,
+    ),
+    Case(
         "high half of a product: division by 3 as a multiplication",
         """mul.hi.u32 %r3, %r1, -1431655765; shr.u32 %r4, %r3, 1;
         mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;
@@ -454,6 +475,23 @@ CASES = [
         add.s32 %r3, %r3, 1; setp.lt.s32 %p2, %r3, %r50; @%p2 bra $L1;""",
         (lambda a: 0x400 + 1024 * ((a.i + 1) % 3),),
         trips=(lambda a: a.n,),
+    ),
+    *(
+        Case(
+            f"ring of {stages} stages",
+            f"""mov.u32 %r3, 0; mov.u32 %r4, 0;
+            $L1: shl.b32 %r5, %r4, 2; mov.u32 %r6, smem; add.s32 %r7, %r6, %r5;
+            st.shared.u32 [%r7], %r1;
+            add.s32 %r8, %r4, 1; setp.lt.s32 %p1, %r8, {stages}; selp.b32 %r4, %r8, 0, %p1;
+            add.s32 %r3, %r3, 1; setp.lt.s32 %p2, %r3, %r50; @%p2 bra $L1;""",
+            (answer,),
+            trips=(lambda a: a.n,),
+            numbers=((200, 0),),
+        )
+        for stages, answer in (
+            (64, lambda a: 0x400 + 4 * (a.i % 64)),
+            (66, "carried around a loop"),  # longer than a round is followed
+        )
     ),
     Case(
         "two buffers by xor",

@@ -30,6 +30,8 @@ from kanalyze.symbolic.sass_places import ConstantLayout, parameter_places
 from kanalyze.symbolic.value import Pool, Value, evaluate, leaves
 from kanalyze.toolchain import tools
 
+pytestmark = pytest.mark.slow("disassembles and counts machine code")
+
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 
 PTX = """

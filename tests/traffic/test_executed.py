@@ -17,6 +17,8 @@ from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
 from tests.oracle.interpreter import Trace, run
 
+pytestmark = pytest.mark.slow("runs every thread of whole launches in the interpreter")
+
 ROOT = Path(__file__).parents[2]
 HEAD = """.version 8.7
 .target sm_90

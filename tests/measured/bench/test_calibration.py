@@ -32,7 +32,10 @@ from kanalyze.performance.cache_sim import calibration
 from kanalyze.performance.cache_sim.parameters import Parameter, machine, names
 from tests.oracle.interpreter import run as interpret
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 ROOT = Path(__file__).parents[3]
 CYCLIC = (ROOT / "kanalyze/measured/bench/cyclic.ptx").read_text("utf-8")
 MIB = 1 << 20

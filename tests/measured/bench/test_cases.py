@@ -114,7 +114,9 @@ def test_a_users_kernel_and_a_plan(tmp_path: Path) -> None:
     assert {name.split("-")[0] for name in listed[2:]} == {"gelu", "row_sum"}
 
 
-@pytest.mark.parametrize("plan", sorted((ROOT / "samples" / "plans").glob("*.toml")), ids=str)
+@pytest.mark.parametrize(
+    "plan", sorted((ROOT / "samples" / "plans").glob("*.toml")), ids=lambda path: path.stem
+)
 def test_the_plans_that_ship(plan: Path) -> None:
     assert len(names("--plan", str(plan))) >= 3
 

@@ -27,6 +27,7 @@ from kanalyze.measured.bench import build, cases, event_times, gpu, metrics, nsi
 from kanalyze.measured.records.reader import read_records  # noqa: E402
 
 pytestmark = [
+    pytest.mark.slow("runs whole commands"),
     pytest.mark.usefixtures("shared_cache"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of torch._inductor's own imports
 ]

@@ -33,7 +33,10 @@ from kanalyze.results import check as document
 from kanalyze.results.traffic import TimePart, Traffic
 from kanalyze.text.plain import dumps
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("estimates and simulates whole launches"),
+]
 
 ROOT = Path(__file__).parents[3]
 OURS = ROOT / "samples" / "h200_records"

@@ -23,6 +23,8 @@ from kanalyze.performance.cache_sim.levels import (
 )
 from tests.simulated import ATOMIC, READ, WRITE, Ask, caches_of, chip_of, program_of
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 JITTER = {"age": 0.3, "block_jitter": 0.05, "burst_jitter": 0.05, "launch": 700.0, "gap": 700.0}
 EMPTY: list[Ask] = [(READ, False, [])]
 

@@ -36,6 +36,8 @@ pytest.importorskip("triton")
 from kanalyze.frontend.compile import compile_kernel
 from tests.counting.test_ptx_launch import CASES, compiled_of, launch_of
 
+pytestmark = pytest.mark.slow("runs every thread of whole launches in the interpreter")
+
 PLACE = 1 << 40
 KINDS = {"ld": READ, "cp": READ, "st": WRITE, "atom": ATOMIC, "red": ATOMIC}
 Sets = list[frozenset[int]]

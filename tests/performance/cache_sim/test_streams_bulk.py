@@ -25,7 +25,10 @@ from tests.counting.test_tensor_copies import (
 )
 from tests.performance.cache_sim.test_streams import of_block
 
-pytestmark = pytest.mark.usefixtures("shared_cache")
+pytestmark = [
+    pytest.mark.usefixtures("shared_cache"),
+    pytest.mark.slow("runs every thread of whole launches in the interpreter"),
+]
 Corners = list[tuple[int, ...]]
 
 

@@ -26,6 +26,8 @@ from kanalyze.ptx import ir
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.parse import parse_sass
 
+pytestmark = pytest.mark.slow("estimates and simulates whole launches")
+
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT.parent / "shared" / "ptx" / "corpus.tar.gz"
 

@@ -171,8 +171,9 @@ def layouts(small: dict[str, bytes]) -> dict[str, bytes]:
         "compact": compact,
         "list": listed,
         "list, open": listed[:-1],
-        "gzip": gzip.compress(data),
-        "gzip, two members": gzip.compress(data[:9999]) + gzip.compress(data[9999:]),
+        "gzip": gzip.compress(data, mtime=0),
+        "gzip, two members": gzip.compress(data[:9999], mtime=0)
+        + gzip.compress(data[9999:], mtime=0),
         "indented": json.dumps(parsed, indent=4).encode(),
         "events first": json.dumps(reordered).encode(),
         "a key of that name deeper": json.dumps(before).encode(),
@@ -345,12 +346,16 @@ DAMAGE = {
     "cut behind the events": (lambda d: d[:-3], "the JSON is cut, expected '}'", 1000),
     "cut in the head": (lambda d: d[:100], 'expected "traceEvents"', 0),
     "cut gzip": (
-        lambda d: gzip.compress(d)[:-20000],
+        lambda d: gzip.compress(d, mtime=0)[:-20000],
         "t.json: the gzip data ends early (the file is cut)",
         500,
     ),
-    "more behind gzip": (lambda d: gzip.compress(d) + b"hello", "behind the gzip data", 1000),
-    "zeros behind gzip": (lambda d: gzip.compress(d) + bytes(512), None, 1000),
+    "more behind gzip": (
+        lambda d: gzip.compress(d, mtime=0) + b"hello",
+        "behind the gzip data",
+        1000,
+    ),
+    "zeros behind gzip": (lambda d: gzip.compress(d, mtime=0) + bytes(512), None, 1000),
     "not UTF-8": (
         lambda d: d.replace(b"sgemm_64x64_nn", b"sgemm_\xe9"),
         "found byte 0xe9, expected UTF-8",
@@ -394,11 +399,13 @@ def test_damage(case: str, small: dict[str, bytes], tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"PK\x03\x04 and more", "a zip archive"),
         (b"\x28\xb5\x2f\xfd...", "Zstandard"),
-        (gzip.compress(gzip.compress(b"x" * 999)), "gzip data inside gzip data"),
-        (gzip.compress(bytes(1 << 20)), "binary data"),
+        (gzip.compress(gzip.compress(b"x" * 999, mtime=0), mtime=0), "gzip data inside gzip data"),
+        (gzip.compress(bytes(1 << 20), mtime=0), "binary data"),
         (b"\x01\x02\x03\x04" * 300, "binary data"),
     ],
-)
+    ids=["no events", "list of something else", "empty", "zip", "zstandard", "gzip twice",
+         "zeros in gzip", "binary"],
+)  # fmt: skip
 def test_other_things_are_refused(data: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(data)
@@ -412,7 +419,7 @@ def test_an_absurd_expansion_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("kanalyze.profiles.readers.source.BOMB_BYTES", 1 << 22)
     event = json.dumps(kernel()).encode() + b"," + b" " * 400
     path = tmp_path / "t.json.gz"
-    path.write_bytes(gzip.compress(b'{"traceEvents":[' + event * 60_000 + b"{}]}", 9))
+    path.write_bytes(gzip.compress(b'{"traceEvents":[' + event * 60_000 + b"{}]}", 9, mtime=0))
     found, error = events(path)
     assert 1000 < len(found) < 50_000
     assert error is not None
@@ -457,7 +464,7 @@ def test_memory_is_bounded(packed: bool, compact: bool, tmp_path: Path) -> None:
     assert path.stat().st_size > 24e6
     if packed:
         data = path.read_bytes()
-        path.write_bytes(gzip.compress(data, 3))
+        path.write_bytes(gzip.compress(data, 3, mtime=0))
     out = subprocess.run(
         [sys.executable, "-c", CHILD, str(path)], cwd=ROOT, capture_output=True, text=True
     )
@@ -472,7 +479,7 @@ def test_standard_input(small: dict[str, bytes]) -> None:
         "from kanalyze.profiles.readers import read_dump\n"
         "print(sum(e.calls for e in read_dump('-')))"
     )
-    for data in (small["pretty"], gzip.compress(small["compact"])):
+    for data in (small["pretty"], gzip.compress(small["compact"], mtime=0)):
         out = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, input=data, capture_output=True
         )
