@@ -73,7 +73,7 @@ def command(
 
 def _plain(result: Compiled, paths: list[Path]) -> dict[str, Any]:
     return {
-        "schema": "kanalyze.frontend.compile/1",
+        "schema": "kanalyze.compile/1",
         "name": result.name,
         "kernel": result.kernel,
         "arch": result.arch,

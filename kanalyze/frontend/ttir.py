@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SCHEMA = "kanalyze.frontend.ttir/1"
+SCHEMA = "kanalyze.ttir/1"
 
 
 @dataclass(frozen=True, slots=True)
