@@ -10,6 +10,7 @@ import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
+from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
     from kanalyze.frontend.argument import Argument
@@ -151,6 +152,9 @@ def _read(
             raise UsageError(
                 f"there is no kernel '{name}' in what was read: {nearest(name, known)}"
             )
+    for subject in inputs.subjects:
+        if subject.bare:
+            output.say(f"{escaped(subject.file)}: there is machine code alone in it", "warning")
     return graphs, skipped, inputs.exit_code
 
 

@@ -85,8 +85,8 @@ def identify(target: str) -> Input:
     if not target:
         raise UsageError("the TARGET is empty")
     if target == "-":
-        kind, data = _contents(io.BytesIO(files.standard_input()), files.STANDARD_INPUT)
-        return Input(kind, files.STANDARD_INPUT, data=data)
+        given = _contents(io.BytesIO(files.standard_input()), files.STANDARD_INPUT)
+        return _read_once(*given, files.STANDARD_INPUT)
     known = bundled_names()
     if target in known:
         return Input(Kind.BUNDLED, target, _bundled.folder("kernels") / f"{target}.py")
@@ -104,11 +104,16 @@ def identify(target: str) -> Input:
         raise InputError(error.strerror or str(error), file=file) from None
     except ValueError as error:  # a NUL in the name
         raise InputError(str(error), file=repr(file)) from None
-    if pipe and kind in (Kind.CUDA, Kind.PYTHON):
-        raise InputError(
-            f"found {kind} in a pipe, expected a file, from which it is read", file=file
-        )
-    return Input(kind, file, None if pipe else Path(file), kernel, data)
+    if pipe:
+        return _read_once(kind, data, file)
+    return Input(kind, file, Path(file), kernel, data)
+
+
+def _read_once(kind: Kind, data: bytes, name: str) -> Input:
+    """What came from a pipe."""
+    if kind in (Kind.CUDA, Kind.PYTHON):
+        raise InputError(f"found {kind} in a pipe, expected a file to compile", file=name)
+    return Input(kind, name, data=data)
 
 
 def triton_kernel(target: str) -> Input:
