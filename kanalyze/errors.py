@@ -6,6 +6,7 @@ caller and a shell script see the same distinctions.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -88,3 +89,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(names)}" if names else "none is known"
+
+
+def system_reason(error: OSError) -> str:
+    """Return why the system refused something, in a few words."""
+    return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)

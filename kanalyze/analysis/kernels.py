@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
-from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled
+from kanalyze.frontend.compile import DEFAULT_ARCH
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_for
-from kanalyze.frontend.targets import subjects_of
+from kanalyze.frontend.targets import Target, resolve
 from kanalyze.kernel.describe import Sources, describe
 from kanalyze.kernel.resources import AssembledKernels
 from kanalyze.launch.record import Launch
@@ -19,7 +18,7 @@ from kanalyze.results import kernel as doc
 
 
 def analyze(
-    target: str | Path | ir.Module | Compiled,
+    target: Target,
     launch: Launch | None = None,
     *,
     arch: str = DEFAULT_ARCH,
@@ -52,7 +51,7 @@ def analyze(
             be read do not raise: they stand in ``skipped``.
     """
     options = Settings(arch, dtype, settings or {}, num_warps, num_stages, signature)
-    subjects = list(subjects_of(target, options, launch))
+    subjects = resolve(target, options, launch)
     return report_on(subjects, listing, sass, running.Wanted(ignore, prove))
 
 

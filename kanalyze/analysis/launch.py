@@ -18,9 +18,8 @@ from kanalyze.devices.table import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
 from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
-from kanalyze.frontend.compile import Compiled
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_of
-from kanalyze.frontend.targets import subjects_of
+from kanalyze.frontend.targets import Target, resolve
 from kanalyze.kernel.describe import Description, Sources, describe
 from kanalyze.kernel.resources import AssembledKernels
 from kanalyze.launch.assume import assume as assume_contents
@@ -59,7 +58,7 @@ _ALIGNMENT = 256  # of what an allocator returns, and more than any rule here lo
 
 
 def estimate(
-    target: str | Path | ir.Module | Compiled,
+    target: Target,
     launch: Launch | None = None,
     *,
     device: str | None = None,
@@ -109,7 +108,7 @@ def estimate(
     options = settings or Settings()
     subjects = [
         (subject, function)
-        for subject in subjects_of(target, options, launch)
+        for subject in resolve(target, options, launch)
         for function in subject.module.entries
         if function.body is not None
     ]

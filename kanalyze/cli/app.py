@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from kanalyze.cli import output
-from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest
+from kanalyze.errors import InputError, KanalyzeError, SourceSpot, nearest, system_reason
 from kanalyze.text.safe import escaped
 
 COMMANDS = {
@@ -120,7 +120,7 @@ def _guarded(run: Callable[[], Any]) -> int:
         elif _debug() or error.errno is None:
             return _internal(error)
         else:
-            report_error(InputError(output.reason(error), file=_named(error)))
+            report_error(InputError(system_reason(error), file=_named(error)))
         return InputError.exit_code
     except Exception as error:
         return _internal(error)

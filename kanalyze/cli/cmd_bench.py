@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,8 @@ import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
+from kanalyze.cli.progress import Progress
 from kanalyze.errors import UsageError
-from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
     from kanalyze.measured.bench.cases import BenchRequest
@@ -158,7 +157,7 @@ def _run(
 
     machine = gpu.local_gpu()
     where = Path(folder)
-    result = run.run(found, run.Options(where, **asked), machine, _Progress())
+    result = run.run(found, run.Options(where, **asked), machine, _Passes())
     document = summary.document(result, machine, where)
     for note in result.notes:
         output.say(note, "note")
@@ -194,22 +193,14 @@ def _deliver(document: dict[str, Any], format_: str, color: str) -> None:
     output.deliver(page.text(output.use_color(color, sys.stdout)), None)
 
 
-class _Progress:
-    """Says on standard error how far a pass is: a bar on a terminal, a line now and then else."""
-
-    _EVERY_S = 5.0
+class _Passes:
+    """Shows how far each pass is."""
 
     def __init__(self) -> None:
-        self.said = 0.0
+        self.bars: dict[str, Progress] = {}
 
     def __call__(self, what: str, done: int, total: int, last: str) -> None:
-        now = time.monotonic()
-        if sys.stderr.isatty():
-            filled = 24 * done // total
-            bar = "#" * filled + "." * (24 - filled)
-            text = f"{what} [{bar}] {done}/{total}  {escaped(last)}"[:100]
-            sys.stderr.write(f"\r{text:<100}" + ("\n" if done == total else ""))
-            sys.stderr.flush()
-        elif done == total or now - self.said > self._EVERY_S:
-            self.said = now
-            output.say(f"{what} {done}/{total}  {last}")
+        bar = self.bars.setdefault(what, Progress(total, f" {what}", lines=True))
+        bar.show(done, last)
+        if done == total:
+            bar.close()

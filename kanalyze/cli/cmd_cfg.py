@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +13,6 @@ from kanalyze.cli import output
 from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.errors import InputError
     from kanalyze.frontend.argument import Argument
     from kanalyze.frontend.subject import Subject
     from kanalyze.kernel.describe import Description, Sources
@@ -131,21 +127,18 @@ def _read(
     target: str, options: shared.TargetOptions, kernels: tuple[str, ...], lenient: bool
 ) -> tuple[list[_Graph], list[dict[str, object]], int]:
     """Read a target: its graphs, what could not be read, and the exit code."""
-    from kanalyze.cli.app import report_errors
+    from kanalyze.cli import reading
     from kanalyze.errors import UsageError, nearest
     from kanalyze.frontend.subject import errors_of
     from kanalyze.kernel.describe import Sources
 
+    inputs = reading.read([target], options, lenient)
+    skipped = [asdict(one) for one in inputs.skipped]
     graphs: list[_Graph] = []
-    skipped: list[dict[str, object]] = []
     known: dict[str, None] = {}
-    exit_code = 0
     sources = Sources()
-    errors: list[InputError] = []
-    for subject in _subjects(target, options):
+    for subject in inputs.subjects:
         for error in errors_of(subject.module):
-            errors.append(error)
-            exit_code = exit_code if lenient else max(exit_code, error.exit_code)
             line = error.spot.line if error.spot else 0
             skipped.append({"file": subject.file, "line": line, "reason": error.message})
         for function in subject.module.functions:
@@ -154,38 +147,15 @@ def _read(
             known[function.name] = None
             if function.name in kernels if kernels else function.kind == "entry":
                 graphs.append(_graph(subject, function, sources))
-    report_errors(errors, "warning" if lenient else "error")
     for name in kernels:
         if name not in known:
             raise UsageError(
                 f"there is no kernel '{name}' in what was read: {nearest(name, known)}"
             )
-    if not graphs:
-        output.say(f"{escaped(target)}: there is no kernel in it", "warning")
-    return graphs, skipped, exit_code
-
-
-def _subjects(target: str, options: shared.TargetOptions) -> Iterator[Subject]:
-    from kanalyze.errors import UsageError
-    from kanalyze.frontend.files import is_pipe
-    from kanalyze.frontend.subject import Subject
-    from kanalyze.frontend.targets import read_ptx, subjects_of
-    from kanalyze.ptx.parse import parse_ptx_modules
-
-    if not target:
-        raise UsageError("the TARGET is empty")
-    launch = options.launch()
-    if target == "-":
-        for module in parse_ptx_modules(output.standard_input(), "<stdin>"):
-            yield Subject(module, "<stdin>", launch=launch)
-        return
-    path = Path(target)
-    read_elsewhere = path.suffix in (".py", ".ptx", ".cubin", ".fatbin", ".cu")
-    if is_pipe(target) or (os.path.isfile(target) and not read_elsewhere):
-        for module in read_ptx(path):
-            yield Subject(module, target, launch=launch)
-        return
-    yield from subjects_of(target, options.compile_settings(), launch)
+    for subject in inputs.subjects:
+        if subject.bare:
+            output.say(f"{escaped(subject.file)}: there is machine code alone in it", "warning")
+    return graphs, skipped, inputs.exit_code
 
 
 def _graph(subject: Subject, function: ir.Function, sources: Sources) -> _Graph:

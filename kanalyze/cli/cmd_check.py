@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from kanalyze.cli import options, output
+from kanalyze.cli.progress import Progress
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from kanalyze.measured.records.reader import Record, Skipped
     from kanalyze.results import check as doc
 
-_MANY = 20
-"""Records from which on progress is shown."""
 EXIT_PASSED = 1
 
 
@@ -109,6 +106,7 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
     """The records, what was left out (already said), and whether a path could not be read."""
     from kanalyze.cli.app import report_error, report_errors
     from kanalyze.errors import InputError
+    from kanalyze.frontend.files import standard_input
     from kanalyze.measured.records.reader import read_records
 
     found: list[Record] = []
@@ -117,7 +115,7 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
     for path in paths:
         try:
             if path == "-":
-                some, wrong = read_records("<stdin>", output.standard_input_bytes())
+                some, wrong = read_records("<stdin>", standard_input())
             else:
                 some, wrong = read_records(path)
         except InputError as error:
@@ -138,11 +136,11 @@ def _compare(
 
     done: dict[int, doc.CheckedLaunch] = {}
     stopped = False
-    with _progress(len(records)) as progress:
+    with Progress(len(records)) as progress:
         try:
             for launch, index in compared(records, metrics, jobs):
                 done[index] = launch
-                progress(len(done))
+                progress.show(len(done))
         except KeyboardInterrupt:
             stopped = True
     return [done[index] for index in sorted(done)], stopped
@@ -189,18 +187,3 @@ def _deliver(
             details=details,
         )
         output.deliver(text, file, pager)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where that is a terminal and there are many records."""
-    if total < _MANY or not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("records", total=total)
-        yield lambda done: bars.update(task, completed=done)

@@ -45,7 +45,7 @@ def command(
     """
     if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
         raise InputError("this is not a folder", file=folder)
-    result = shared.compiled(shared.compilable(target, options, "compile"), options)
+    result = shared.compiled(target, options, "compile")
     where = Path(folder) if folder is not None else Path(f"{result.name}-{result.arch}")
     paths = result.write(where)
     for note in result.notes:

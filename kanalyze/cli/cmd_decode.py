@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kanalyze.cli import options, output
+from kanalyze.cli.progress import Progress
 from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
     from kanalyze.results.profile import ProfileReport
 
-_LONG = 50 << 20
-"""Bytes of input from which on a progress bar is shown."""
+_MB = 1_000_000
 _GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
 
 
@@ -103,7 +102,8 @@ def command(
         return 0
     from kanalyze.cli.app import report_error
 
-    with _progress(files) as progress:
+    progress = _BytesRead(files)
+    with progress.bar:
         profile = read(
             files, (*names, *explain), names_only=names_only, on_error=report_error,
             progress=progress,
@@ -141,7 +141,7 @@ def _rendered(
     return profile_text.render(report, width=width, color=color, top=top, details=details)
 
 
-def _enrich(files: tuple[str, ...], out: str, progress: Callable[[str, int], None] | None) -> int:
+def _enrich(files: tuple[str, ...], out: str, progress: Callable[[str, int], None]) -> int:
     """Write the enriched trace; the exit code."""
     from kanalyze.cli.app import report_error
     from kanalyze.errors import InputError
@@ -163,28 +163,14 @@ def _enrich(files: tuple[str, ...], out: str, progress: Callable[[str, int], Non
     return 0
 
 
-@contextmanager
-def _progress(files: tuple[str, ...]) -> Iterator[Callable[[str, int], None] | None]:
-    """A progress bar on standard error, where that is a terminal and there is much to read."""
-    size = sum(Path(f).stat().st_size for f in files if Path(f).is_file())
-    if size < _LONG or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+class _BytesRead:
+    """Shows how much of the files is read."""
 
-    from kanalyze.text.safe import escaped
+    def __init__(self, files: tuple[str, ...]):
+        size = sum(Path(f).stat().st_size for f in files if Path(f).is_file())
+        self.bar = Progress(size // _MB, " MB")
+        self.done: dict[str, int] = {}
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
-               TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, object] = {}
-
-        def told(name: str, done: int) -> None:
-            if name not in tasks:
-                path = Path(name)
-                total = path.stat().st_size if path.is_file() else None
-                tasks[name] = bars.add_task(escaped(path.name[:40]), total=total)
-            bars.update(tasks[name], completed=done)  # type: ignore[arg-type]
-
-        yield told
+    def __call__(self, name: str, done: int) -> None:
+        self.done[name] = done
+        self.bar.show(sum(self.done.values()) // _MB, Path(name).name)

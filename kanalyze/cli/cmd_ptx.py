@@ -83,30 +83,29 @@ def command(
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
     with_sass = sass and not (quiet and format_ == "text")
     wanted = Wanted(findings.ignore, findings.prove)
-    result = reading.read(
-        targets, options, kernels, with_listing, lenient, with_sass, assume, wanted
-    )
+    inputs = reading.read(targets, options, lenient, kernels)
+    report, code = reading.report(inputs, with_listing, with_sass, assume, wanted)
     found = [
         Found(finding, kernel.name, kernel.file)
-        for kernel in result.report.kernels
+        for kernel in report.kernels
         for finding in getattr(kernel, "findings", ())
     ]
     if format_ == "json":
         from kanalyze.text.plain import dumps
 
-        output.deliver(dumps(result.report.to_dict()), file)
+        output.deliver(dumps(report.to_dict()), file)
     elif format_ in annotating.FORMATS:
         output.deliver(annotating.render(found, format_), file)
-    elif result.report.kernels or result.report.functions:
+    elif report.kernels or report.functions:
         from kanalyze.render import kernel_text
 
         to_file = file not in (None, "-")
         text = kernel_text.render(
-            result.report,
+            report,
             width=output.width_for(width, to_file),
             color=output.use_color(color, None if to_file else sys.stdout),
             quiet=quiet,
             listing=with_listing,
         )
         output.deliver(text, file, pager)
-    return max(result.exit_code, findings.exit_code(f.finding.severity for f in found))
+    return max(code, findings.exit_code(f.finding.severity for f in found))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanalyze.cli import options, output
-from kanalyze.errors import InputError, KanalyzeError, UsageError
+from kanalyze.errors import InputError, KanalyzeError, UsageError, system_reason
 
 if TYPE_CHECKING:
     from kanalyze.toolchain.ptxas_log import Message, Text, Usage
@@ -146,16 +146,17 @@ def _read(name: str) -> Text:
     Raises:
         KanalyzeError: it cannot be read, assembled or taken apart.
     """
+    from kanalyze.frontend.files import standard_input
     from kanalyze.sass import cubin
     from kanalyze.toolchain import ptxas_log, tools
 
     if name == "-":
-        data = output.standard_input_bytes()
+        data = standard_input()
     else:
         try:
             data = Path(name).read_bytes()
         except OSError as error:
-            raise InputError(output.reason(error), file=name) from None
+            raise InputError(system_reason(error), file=name) from None
         except ValueError as error:  # a NUL in the name
             raise InputError(str(error), file=name) from None
     if cubin.is_machine_code(data):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,10 +13,8 @@ from kanalyze.cli.comparing import Compared, compare_options
 from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
-    from kanalyze.frontend.compile import Compiled
-    from kanalyze.launch.record import Launch
+    from kanalyze.frontend.subject import Subject
     from kanalyze.performance.cache_sim.calibration import Calibration
-    from kanalyze.ptx import ir
 
 
 def _factors(
@@ -169,14 +166,14 @@ def command(
     from kanalyze.analysis.launch import estimate
 
     measured = _calibration(calibration)
-    launch = options.launch()
-    found, unread, cubin = _read(target, options, launch, lenient)
+    subjects, unread = _read(target, options, lenient)
+    if not subjects:
+        return unread
     traffic = estimate(
-        found,
-        launch,
+        subjects,
+        options.launch(),
         device=device,
         kernel=kernel,
-        cubin=cubin,
         assume=assume,
         simulate=not exact,
         what_if=what_if,
@@ -209,7 +206,7 @@ def command(
 
         traffic_plot.roofline(traffic, plot)
     failed = findings.exit_code(f.severity for f in traffic.findings)
-    return failed if lenient else max(unread, failed)
+    return max(unread, failed)
 
 
 def _calibration(file: str | None) -> Calibration | None:
@@ -230,64 +227,24 @@ def _used(file: str | None, device: str | None) -> None:
 
 
 def _read(
-    target: str | None, options: shared.TargetOptions, launch: Launch | None, lenient: bool
-) -> tuple[Compiled | ir.Module | str, int, Path | None]:
-    """The target, compiled or read, the exit code that goes with it, and the cubin beside it."""
-    from kanalyze.errors import InputError, UsageError
+    target: str | None, options: shared.TargetOptions, lenient: bool
+) -> tuple[list[Subject], int]:
+    """What a target stands for, and the exit code that goes with what could not be read."""
+    from kanalyze.cli import reading
+    from kanalyze.errors import UsageError
 
-    if target is None:
-        if launch is None:
-            raise UsageError("give a TARGET, or --launch RECORD.json with a .ptx beside it")
-        if launch.ptx is None:
-            raise InputError("there is no .ptx of the same stem beside it", file=options.record)
-        target = str(launch.ptx)
-    path = target.partition(":")[0] if ".cu:" in target else target
-    machine_code = path.endswith((".cubin", ".cu"))
-    if machine_code or _is_ptx(target):
-        if launch is None:
-            raise UsageError(
-                f"{escaped(target)}: no launch is known: give --launch RECORD.json, an "
-                'object with "kernel", "grid", "block" and "params" in the order of the PTX '
-                '({"name", "type": "i32", "value"}; a pointer: {"name", "type": "*fp32", '
-                '"address"})'
-            )
-        if machine_code:
-            return target, 0, None
-        return (*_module(target, options, lenient), _cubin_beside(target))
-    return shared.compiled(target, options), 0, None
-
-
-def _cubin_beside(target: str) -> Path | None:
-    from kanalyze.frontend.files import beside
-
-    return beside(Path(target)).cubin if target != "-" else None
-
-
-def _is_ptx(target: str) -> bool:
-    """Whether a target is PTX text: standard input, or a file that is no Python file."""
-    from kanalyze.frontend.files import is_pipe
-
-    if target == "-" or is_pipe(target) or target.endswith(".ptx"):
-        return True
-    return not (target.endswith(".py") or ".py:" in target) and Path(target).is_file()
-
-
-def _module(target: str, options: shared.TargetOptions, lenient: bool) -> tuple[ir.Module, int]:
-    from kanalyze.cli.app import report_errors
-    from kanalyze.errors import InputError
-    from kanalyze.frontend.subject import errors_of
-    from kanalyze.frontend.targets import read_ptx
-    from kanalyze.ptx.parse import parse_ptx_modules
-
-    if target == "-":
-        modules = parse_ptx_modules(output.standard_input(), "<stdin>")
-    else:
-        modules = read_ptx(Path(target))
-    if len(modules) != 1:
-        raise InputError(f"{len(modules)} PTX modules where one is expected", file=target)
-    ignored = options.for_compiling()
-    if ignored:
-        output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
-    errors = errors_of(modules[0])
-    report_errors(errors, "warning" if lenient else "error")
-    return modules[0], max((error.exit_code for error in errors), default=0)
+    inputs = reading.read([] if target is None else [target], options, lenient)
+    subjects = inputs.subjects
+    if subjects and options.record is None and all(s.compiled is None for s in subjects):
+        raise UsageError(
+            f"{escaped(subjects[0].file)}: no launch is known: give --launch RECORD.json, an "
+            'object with "kernel", "grid", "block" and "params" in the order of the PTX '
+            '({"name", "type": "i32", "value"}; a pointer: {"name", "type": "*fp32", '
+            '"address"})'
+        )
+    if subjects and not any(s.module.entries for s in subjects) and any(s.bare for s in subjects):
+        raise UsageError(
+            f"{escaped(subjects[0].file)}: there is machine code alone in it, and a launch is "
+            "estimated from PTX"
+        )
+    return subjects, inputs.exit_code

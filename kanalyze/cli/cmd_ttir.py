@@ -43,7 +43,7 @@ def command(
     from kanalyze.frontend import ttir
     from kanalyze.source import SourceFile
 
-    result = shared.compiled(shared.compilable(target, options, "ttir"), options)
+    result = shared.compiled(target, options, "ttir")
     shown = SourceFile.read(result.source_file).shown
     notes = (shared.facts_of(result), *result.notes)
     base = int(result.metadata.get("loc_column_base", 1))

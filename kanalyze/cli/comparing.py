@@ -67,8 +67,9 @@ class Compared:
             report_error(error)
             codes.append(error.exit_code)
 
+        shared.without_record(options, "traffic --versus/--over")
         asked = Asked(
-            target=shared.compilable(target, options, "traffic --versus/--over"),
+            target=target,
             options=options.compile_settings(),
             other=self.other,
             other_settings=self.settings or None,

@@ -346,27 +346,22 @@ def complete_target(
     return [*found, CompletionItem(incomplete, type="file")]
 
 
-def compilable(target: str, options: TargetOptions, command: str) -> str:
-    """Check that a target is one that Triton compiles."""
-    if not target:
-        raise UsageError("the TARGET is empty")
-    if options.record is not None:
-        raise UsageError(f"'{command}' compiles, it does not read launch records (--launch)")
-    if target == "-" or target.endswith((".ptx", ".cubin", ".cu")) or ".cu:" in target:
-        raise UsageError(
-            f"'{command}' compiles a Triton kernel: give a bundled kernel's name or "
-            f"path/to/file.py:kernel, not '{target}'"
-        )
-    return target
+def compiled(target: str, options: TargetOptions, command: str) -> Compiled:
+    """Compile a target with the options given.
 
-
-def compiled(target: str, options: TargetOptions) -> Compiled:
-    """Compile a target with the options given."""
-    from kanalyze.frontend.files import is_pipe
+    Raises:
+        UsageError: it is not one that Triton compiles, or a launch record was given.
+    """
     from kanalyze.frontend.targets import compiled_for
 
-    is_pipe(target)  # refuses devices that have no end, and names that are too long
+    without_record(options, command)
     return compiled_for(target, options.compile_settings())
+
+
+def without_record(options: TargetOptions, command: str) -> None:
+    """Refuse a launch record where a kernel is compiled for the launch of its own file."""
+    if options.record is not None:
+        raise UsageError(f"'{command}' compiles, it does not read launch records (--launch)")
 
 
 def facts_of(result: Compiled) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TextIO
 
-from kanalyze.errors import InputError
+from kanalyze.errors import InputError, system_reason
 from kanalyze.text.safe import escaped, is_hostile
 
 PIPED_WIDTH = 100
@@ -82,41 +80,10 @@ def _null(number: int, flags: int) -> int:
     return number
 
 
-def standard_input() -> str:
-    """Everything on standard input, as text.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    return standard_input_bytes().decode("utf-8", "replace")
-
-
-def standard_input_bytes() -> bytes:
-    """Everything on standard input.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    with contextlib.suppress(OSError):  # it is no file of the system
-        found = os.fstat(sys.stdin.fileno())
-        empty = found.st_rdev == os.stat(os.devnull).st_rdev
-        if stat.S_ISCHR(found.st_mode) and not empty and not sys.stdin.isatty():
-            raise InputError("this is neither a file nor a pipe", file="standard input")
-    try:
-        return sys.stdin.buffer.read()
-    except OSError as error:
-        raise InputError(f"cannot be read: {reason(error)}", file="standard input") from None
-
-
-def reason(error: OSError) -> str:
-    """Why the system refused something."""
-    return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
-
-
 def unwritten(error: OSError) -> InputError:
     """The error that standard output cannot be written; lets go of it."""
     close_stdout()
-    return InputError(f"cannot be written: {reason(error)}", file="standard output")
+    return InputError(f"cannot be written: {system_reason(error)}", file="standard output")
 
 
 def say(message: str, kind: str = "") -> None:

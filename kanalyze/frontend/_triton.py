@@ -204,6 +204,21 @@ def unwrap(name: str, value: Any) -> Kernel:
     )  # fmt: skip
 
 
+def kernel_of(value: Any) -> Kernel:
+    """Return the kernel that a ``@triton.jit`` object is.
+
+    Raises:
+        UsageError: it is another object.
+    """
+    import_triton()
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    if not isinstance(value, JITFunction | Autotuner | Heuristics):
+        raise UsageError(f"{value!r} is not a @triton.jit function")
+    return unwrap(_innermost(value).fn.__name__, value)
+
+
 def pick(module: ModuleType, path: Path, function: str | None) -> Kernel:
     """Return a module's kernel of that name, or its only one for None.
 

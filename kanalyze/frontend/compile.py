@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kanalyze.devices.table import capability as find_capability
 from kanalyze.errors import InputError, UsageError, nearest
-from kanalyze.frontend import _triton, user_file
+from kanalyze.frontend import _triton, contents, user_file
 from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
     EQUAL_TO_1,
@@ -186,8 +187,16 @@ class Compiled:
         return written
 
 
+class JitFunction(Protocol):
+    """A ``@triton.jit`` function, as an object."""
+
+    @property
+    def fn(self) -> Any:
+        """The function that was decorated."""
+
+
 def compile_kernel(
-    target: str,
+    target: str | Path | JitFunction,
     *,
     arch: str = DEFAULT_ARCH,
     dtype: str | None = None,
@@ -201,8 +210,8 @@ def compile_kernel(
     """Compile a bundled kernel or a user's ``@triton.jit`` function.
 
     Args:
-        target: a bundled kernel's name, ``path/to/file.py:kernel``, or ``path/to/file.py`` where
-            the file has one kernel.
+        target: a bundled kernel's name, ``path/to/file.py:kernel``, ``path/to/file.py`` where the
+            file has one kernel, or a ``@triton.jit`` function.
         arch: one of :data:`ARCHS`; ``sm_90a`` and the like are accepted too.
         dtype: ``fp16``, ``bf16`` or ``fp32``: element type of a bundled kernel (or of a file that
             describes its launches the same way).
@@ -230,7 +239,12 @@ def compile_kernel(
     capability = normalise_arch(arch)
     given = {name: parse_value(value) for name, value in (settings or {}).items()}
     options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
-    path, function, bundled = _locate(target)
+    if isinstance(target, str | Path):
+        path, function, bundled = _locate(str(target))
+        jitted = None
+    else:
+        jitted = _triton.kernel_of(target)
+        path, function, bundled = jitted.file, jitted.name, None
     folder = path.parent
     if bundled is not None and signature is not None:
         raise UsageError(
@@ -243,8 +257,12 @@ def compile_kernel(
         user_file.importable(folder),
         user_file.quiet_stdout(),
     ):
-        module = user_file.load(path)
-        kernel = _triton.pick(module, path, function)
+        if jitted is None or source is not None:
+            module = user_file.load(path)
+            kernel = _triton.pick(module, path, function)
+        else:
+            kernel = jitted
+            module = sys.modules[kernel.function.fn.__module__]
         description = bundled or _description(path, kernel.name, module, signature)
         if description is not None:
             request = _planned(description, module, kernel, given, dtype, signature)
@@ -313,18 +331,15 @@ def _in_place(path: Path, source: str | None) -> Iterator[Path]:
 
 def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
     """Return a target's file, function ("" for the only one), and description if it is bundled."""
-    found = re.fullmatch(r"(?s)(.+\.py)(?::(\w*))?", target)
-    if found:
-        return Path(found[1]).absolute(), found[2] or None, None
+    given = contents.triton_kernel(target)
+    assert given.path is not None
+    path = given.path.absolute()
+    if given.kind is not contents.Kind.BUNDLED:
+        return path, given.kernel, None
     from kanalyze.frontend import kernel_file
 
-    known = kernel_file.bundled()
-    if target in known:
-        return Path(known[target].path).absolute(), known[target].function, known[target]
-    raise UsageError(
-        f"unknown kernel '{target}': {nearest(target, known)} "
-        "(a file of your own is written path/to/file.py:kernel)"
-    )
+    bundled = kernel_file.read(path)
+    return path, bundled.function, bundled
 
 
 def _description(

@@ -35,31 +35,18 @@ class Cuda:
     tool: str
 
 
-def split(target: str) -> tuple[str, str | None] | None:
-    """Take ``FILE.cu`` or ``FILE.cu:kernel`` apart; None if a target is neither."""
-    if target.endswith(".cu"):
-        return target, None
-    file, colon, kernel = target.rpartition(":")
-    if colon and file.endswith(".cu"):
-        return file, kernel or None
-    return None
-
-
-def compile_file(path: Path, arch: str) -> Cuda:
+def compile_file(path: Path, source: bytes, arch: str) -> Cuda:
     """Compile a CUDA file to PTX with line information.
 
     Args:
         path: the file.
+        source: what it holds.
         arch: ``sm_90``, ``sm_90a``, …
 
     Raises:
-        InputError: it cannot be read, or has an error; the spot is that of the first one.
+        InputError: it has an error; the spot is that of the first one.
         MissingToolError: there is neither nvcc nor NVRTC, or what there is does not know ``arch``.
     """
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise InputError(error.strerror or str(error), file=str(path)) from None
     nvcc = shutil.which("nvcc")
     if nvcc is not None:
         try:
@@ -81,7 +68,7 @@ class _NoHostCompiler(Exception):
 
 def _with_nvcc(tool: Path, path: Path, source: bytes, arch: str) -> Cuda:
     said_by = tools.version(tool)
-    flags = ["-ptx", "-lineinfo", f"-arch={arch}"]
+    flags = ["-x", "cu", "-ptx", "-lineinfo", f"-arch={arch}"]
     file = str(path.resolve())  # stands in .file, so that the source can be shown
     name = "nvcc-" + cache.key(source, said_by, file, *flags)
     own = re.search(rb'#\s*include\s*"', source) is not None  # may change without the file

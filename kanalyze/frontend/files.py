@@ -1,4 +1,4 @@
-"""Which files a target stands for, and what lies beside a file.
+"""Which files a target stands for, pipes and standard input, and what lies beside a file.
 
 A folder stands for the ``.ptx`` and ``.cubin`` files below it, a pattern that the shell left as it
 is (``'dumps/**/*.ptx'``) for what it matches. A ``.cubin`` of the same stem as a ``.ptx`` belongs
@@ -7,21 +7,23 @@ to it. Triton's cache, and Inductor's, keep the stages of a kernel and its metad
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kanalyze.errors import InputError
-from kanalyze.sass.cubin import SUFFIXES as MACHINE_CODE
+from kanalyze.errors import InputError, system_reason
 
+STANDARD_INPUT = "<stdin>"
 IN_FOLDERS = (".ptx", ".cubin")
-IN_PATTERNS = (".ptx", *MACHINE_CODE, ".cu")
+IN_PATTERNS = (".ptx", ".cubin", ".fatbin", ".cu")
 
 
 def files_of(target: str) -> list[str]:
@@ -47,21 +49,20 @@ def files_of(target: str) -> list[str]:
     return _folded(wanted)
 
 
-def is_pipe(target: str) -> bool:
-    """Whether a target's file is a pipe, or the empty device: it is read once, as PTX.
+def is_pipe(file: str) -> bool:
+    """Whether a file is a pipe, or the empty device: it is read once.
 
-    A file that is not there is no pipe; what reads the target says that it is missing.
+    A file that is not there is not a pipe; what reads it says that it is missing.
 
     Raises:
         InputError: it is a device or a socket, which may have no end, or cannot be looked at.
     """
-    file = re.sub(r"(?s)(\.py|\.cu):[^/]*$", r"\1", target)
     try:
         mode = os.stat(file).st_mode
     except (FileNotFoundError, ValueError):
         return False
     except OSError as error:
-        if "/" not in target and "." not in target:  # the name of a kernel
+        if "/" not in file and "." not in file:  # the name of a kernel
             return False
         raise InputError(error.strerror or str(error), file=file) from None
     if stat.S_ISFIFO(mode) or os.path.realpath(file) == os.devnull:
@@ -69,6 +70,23 @@ def is_pipe(target: str) -> bool:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError("this is neither a file nor a pipe", file=file)
     return False
+
+
+def standard_input() -> bytes:
+    """Return everything on standard input.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with contextlib.suppress(OSError):  # it is not a file of the system
+        status = os.fstat(sys.stdin.fileno())
+        empty = status.st_rdev == os.stat(os.devnull).st_rdev
+        if stat.S_ISCHR(status.st_mode) and not empty and not sys.stdin.isatty():
+            raise InputError("this is neither a file nor a pipe", file="standard input")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"cannot be read: {system_reason(error)}", file="standard input") from None
 
 
 def _below(folder: Path) -> list[str]:
@@ -118,16 +136,16 @@ class Beside:
 
 def beside(path: Path) -> Beside:
     """Look at what lies beside a PTX file; what cannot be read counts as absent."""
-    cubin = path.with_suffix(".cubin")
-    found = cubin if os.path.isfile(cubin) else None
+    machine_code = path.with_suffix(".cubin")
+    cubin = machine_code if machine_code != path and os.path.isfile(machine_code) else None
     metadata = _metadata(path.with_suffix(".json"))
     if metadata is None:
-        return Beside(found)
+        return Beside(cubin)
     kernel = metadata.get("name")
     kernel = kernel if isinstance(kernel, str) else path.stem
     shared = metadata.get("shared")
     shared = shared if isinstance(shared, int) and shared >= 0 else None
-    return Beside(found, kernel, _of_ttir(path, kernel), shared, _note(metadata))
+    return Beside(cubin, kernel, _of_ttir(path, kernel), shared, _note(metadata))
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:

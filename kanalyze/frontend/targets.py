@@ -1,15 +1,16 @@
-"""What a TARGET is: the subjects that a name, a file or an object stands for."""
+"""From a TARGET to its subjects: the one place where commands and library say what a target is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
 from kanalyze.frontend import cuda, files
 from kanalyze.frontend.argument import Argument
-from kanalyze.frontend.compile import Compiled, compile_kernel, normalise_arch
+from kanalyze.frontend.compile import Compiled, JitFunction, compile_kernel, normalise_arch
+from kanalyze.frontend.contents import Input, Kind, identify, inputs_of
 from kanalyze.frontend.subject import Settings, Subject
 from kanalyze.launch.record import Launch
 from kanalyze.ptx import ir
@@ -17,75 +18,112 @@ from kanalyze.ptx.parse import parse_ptx_modules
 from kanalyze.sass import cubin as cubins
 from kanalyze.sass.code import code_of
 
-PTX_SUFFIX = ".ptx"
+Target = str | Path | ir.Module | Compiled | JitFunction | list[Subject]
+"""A text as on the command line, what was read or compiled already, or a ``@triton.jit`` object."""
 
 
-def subjects_of(
-    target: str | Path | ir.Module | Compiled, options: Settings, launch: Launch | None = None
-) -> Iterator[Subject]:
-    """Yield the modules that a target stands for (see `analyze`)."""
-    if isinstance(target, ir.Module):
-        yield Subject(target, target.name, launch=launch)
-        return
+def resolve(
+    target: Target, settings: Settings | None = None, launch: Launch | None = None
+) -> list[Subject]:
+    """Return the modules that a target stands for, told by what it holds.
+
+    Args:
+        target: a bundled kernel's name, ``file.py:kernel``, a file with PTX, CUDA C++ or machine
+            code under any name (``FILE:KERNEL`` for one kernel of it), a folder, a pattern, ``-``
+            for standard input, a module, a compiled kernel, a ``@triton.jit`` object, or subjects,
+            which are returned as they are.
+        settings: how what has to be compiled is compiled.
+        launch: the launch of its kernel, as far as known.
+
+    Raises:
+        UsageError: an unknown kernel, or a setting that cannot be.
+        InputError: it cannot be read or compiled, or holds no kernels; the message says what it is.
+        MissingToolError: Triton or one of NVIDIA's tools is needed and missing.
+    """
+    settings = settings or Settings()
     if isinstance(target, str | Path):
-        of_file = _of_file(str(target), options, launch)
-        if of_file is not None:
-            yield from of_file
-            return
-    if not isinstance(target, Compiled):
-        target = compiled_for(str(target), options)
-    name = f"{target.name}.ptx"
-    for module in parse_ptx_modules(target.ptx, name):
-        yield Subject(module, name, target, launch, target.notes)
+        inputs = [identify(one) for one in inputs_of(str(target))]
+        return [subject for one in inputs for subject in subjects_of(one, settings, launch)]
+    if isinstance(target, ir.Module):
+        return [Subject(target, target.name, launch=launch)]
+    if isinstance(target, list):
+        return target
+    compiled = target if isinstance(target, Compiled) else compiled_for(target, settings)
+    return list(_of_compiled(compiled, launch))
 
 
-def compiled_for(target: str, options: Settings) -> Compiled:
-    """Compile a target as its options say; errors: see `kanalyze.compile_kernel`."""
+def subjects_of(given: Input, settings: Settings, launch: Launch | None = None) -> list[Subject]:
+    """Return the modules of one input; errors: see `resolve`."""
+    if given.kind in (Kind.BUNDLED, Kind.PYTHON):
+        kernel = f":{given.kernel}" if given.kernel else ""
+        return list(_of_compiled(compiled_for(given.name + kernel, settings), launch))
+    if given.kind is Kind.MACHINE_CODE:
+        subjects = list(_of_machine_code(given, launch))
+    elif given.kind is Kind.CUDA:
+        subjects = list(_of_cuda(given, settings, launch))
+    else:
+        subjects = list(_of_ptx(given, launch))
+    return subjects if given.kernel is None else choose(subjects, [given.kernel], given.name)
+
+
+def choose(subjects: Sequence[Subject], kernels: Sequence[str], where: str) -> list[Subject]:
+    """Return the subjects with only the kernels named, by their symbols or their authors' names.
+
+    Raises:
+        UsageError: there is no such kernel.
+    """
+    known = [f.name for s in subjects for f in s.module.entries if f.body is not None]
+    known += [name for s in subjects for name in s.bare]
+    for name in kernels:
+        if name not in known and name not in map(cuda.source_name, known):
+            raise UsageError(
+                f"there is no kernel '{name}' in {where}: "
+                f"{nearest(name, dict.fromkeys(map(cuda.source_name, known)))}"
+            )
+
+    def wanted(name: str) -> bool:
+        return name in kernels or cuda.source_name(name) in kernels
+
+    chosen = []
+    for subject in subjects:
+        functions = tuple(
+            f for f in subject.module.functions if f.kind != "entry" or wanted(f.name)
+        )
+        bare = tuple(name for name in subject.bare if wanted(name))
+        if bare or any(f.kind == "entry" for f in functions):
+            module = replace(subject.module, functions=functions)
+            chosen.append(replace(subject, module=module, bare=bare))
+    return chosen
+
+
+def compiled_for(target: str | JitFunction, settings: Settings) -> Compiled:
+    """Compile a target as its settings say; errors: see `kanalyze.compile_kernel`."""
     return compile_kernel(
         target,
-        arch=options.arch,
-        dtype=options.dtype,
-        settings=options.settings,
-        num_warps=options.num_warps,
-        num_stages=options.num_stages,
-        signature=options.signature,
+        arch=settings.arch,
+        dtype=settings.dtype,
+        settings=settings.settings,
+        num_warps=settings.num_warps,
+        num_stages=settings.num_stages,
+        signature=settings.signature,
     )
 
 
-def _of_file(target: str, options: Settings, launch: Launch | None) -> Iterator[Subject] | None:
-    """The subjects of a file that needs no Triton; None if the target is no such file."""
-    if target.endswith(PTX_SUFFIX):
-        return _of_ptx(Path(target), launch)
-    source = cuda.split(target)
-    if source is not None:
-        return _of_cuda(Path(source[0]), source[1], options, launch)
-    if target.endswith(cubins.SUFFIXES):
-        return of_machine_code(Path(target), launch)
-    return None
+def _of_compiled(compiled: Compiled, launch: Launch | None) -> Iterator[Subject]:
+    name = f"{compiled.name}.ptx"
+    for module in parse_ptx_modules(compiled.ptx, name):
+        yield Subject(module, name, compiled, launch, compiled.notes)
 
 
-def read_ptx(path: Path) -> tuple[ir.Module, ...]:
-    """Read the PTX modules in a file.
-
-    Raises:
-        InputError: the file cannot be read, or holds no PTX.
-    """
+def _modules(text: str, name: str) -> tuple[ir.Module, ...]:
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(error.strerror or str(error), file=str(path)) from None
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    try:
-        return parse_ptx_modules(text, str(path))
+        return parse_ptx_modules(text, name)
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits and the like
-        raise InputError(f"the PTX cannot be read: {error}", file=str(path)) from error
+        raise InputError(f"the PTX cannot be read: {error}", file=name) from error
 
 
-def _of_ptx(path: Path, launch: Launch | None) -> Iterator[Subject]:
-    beside = files.beside(path)
+def _of_ptx(given: Input, launch: Launch | None) -> Iterator[Subject]:
+    beside = files.beside(given.path) if given.path is not None else files.Beside()
     cubin = None
     notes = beside.notes
     if beside.cubin is not None:
@@ -95,43 +133,37 @@ def _of_ptx(path: Path, launch: Launch | None) -> Iterator[Subject]:
             notes += (f"the cubin beside it is left out: {error}",)
     named = tuple(Argument(p.name, p.type, p.facts) for p in beside.parameters)
     arguments = {beside.kernel: named} if beside.kernel and named else {}
-    for module in read_ptx(path):
-        yield Subject(module, str(path), None, launch, notes, arguments, beside.shared_bytes, cubin)
+    for module in _modules(given.text, given.name):
+        yield Subject(
+            module, given.name, None, launch, notes, arguments, beside.shared_bytes, cubin
+        )
 
 
-def of_machine_code(path: Path, launch: Launch | None = None) -> Iterator[Subject]:
-    """Yield what stands in a cubin, a fat binary or an executable: PTX with its cubin, or either.
-
-    Raises:
-        InputError: it cannot be read, or holds no device code.
-        MissingToolError: there is no PTX in it, and no tool to read its machine code with.
-    """
-    contents = cubins.read_file(path)
-    modules = [m for text in contents.ptx for m in parse_ptx_modules(text, str(path))]
+def _of_machine_code(given: Input, launch: Launch | None) -> Iterator[Subject]:
+    """What stands in a cubin, a fat binary or an executable: PTX with its cubin, or either."""
+    name = given.name
+    contents = cubins.read(given.data, name)
+    modules = [m for text in contents.ptx for m in parse_ptx_modules(text, name)]
     for cubin in contents.cubins:
         note = "PTX from the cubin's debug section, which keeps no .loc lines"
-        found: tuple[ir.Module, ...] = ()
+        own: tuple[ir.Module, ...] = ()
         if cubin.ptx is not None:
-            found = parse_ptx_modules(cubin.ptx, str(path))
+            own = parse_ptx_modules(cubin.ptx, name)
         else:
             fitting = [m for m in modules if _fits(m, cubin)][:1]
             modules = [m for m in modules if m not in fitting]
-            found, note = tuple(fitting), "PTX embedded in the file"
-        if not any(f.body is not None for m in found for f in m.entries):
+            own, note = tuple(fitting), "PTX embedded in the file"
+        if not any(f.body is not None for m in own for f in m.entries):
             code_of(cubin)  # says now that it cannot be read
-            found, note = (
-                (ir.Module(str(path), None, (), None, (), (), {}, (), ""),),
-                "machine code alone",
-            )
-        known = {f.name for m in found for f in m.entries if f.body is not None}
-        bare = tuple(name for name in cubin.kernels if name not in known)
-        for module in found:
-            last = bare if module is found[-1] else ()
-            yield Subject(
-                module, str(path), None, launch, (note,), cubin=cubin, given=True, bare=last
-            )
+            own = (ir.Module(name, None, (), None, (), (), {}, (), ""),)
+            note = "machine code alone"
+        known = {f.name for m in own for f in m.entries if f.body is not None}
+        bare = tuple(kernel for kernel in cubin.kernels if kernel not in known)
+        for module in own:
+            last = bare if module is own[-1] else ()
+            yield Subject(module, name, None, launch, (note,), cubin=cubin, given=True, bare=last)
     for module in modules:
-        yield Subject(module, str(path), launch=launch, notes=("PTX embedded in the file",))
+        yield Subject(module, name, launch=launch, notes=("PTX embedded in the file",))
 
 
 def _fits(module: ir.Module, cubin: cubins.Cubin) -> bool:
@@ -141,32 +173,16 @@ def _fits(module: ir.Module, cubin: cubins.Cubin) -> bool:
     return bool(names) and names <= set(cubin.kernels) and target == str(cubin.capability)
 
 
-def _of_cuda(
-    path: Path, kernel: str | None, options: Settings, launch: Launch | None
-) -> Iterator[Subject]:
-    normalise_arch(options.arch)
-    compiled = cuda.compile_file(path, options.arch)
-    name = f"{path.stem}{PTX_SUFFIX}"
-    source = path.read_text("utf-8", "replace")
-    note = f"compiled from {path} for {options.arch} by {compiled.tool}"
+def _of_cuda(given: Input, settings: Settings, launch: Launch | None) -> Iterator[Subject]:
+    assert given.path is not None
+    normalise_arch(settings.arch)
+    compiled = cuda.compile_file(given.path, given.data, settings.arch)
+    name = f"{given.path.stem}.ptx"
+    note = f"compiled from {given.name} for {settings.arch} by {compiled.tool}"
     for module in parse_ptx_modules(compiled.ptx, name):
-        known = {f.name: cuda.source_name(f.name) for f in module.entries}
-        if kernel is not None:
-            if kernel not in (*known, *known.values()):
-                raise UsageError(
-                    f"{path} has no kernel '{kernel}': {nearest(kernel, known.values())}"
-                )
-            module = replace(
-                module,
-                functions=tuple(
-                    f
-                    for f in module.functions
-                    if f.kind != "entry" or kernel in (f.name, known[f.name])
-                ),
-            )
         arguments = {}
         for function in module.entries:
-            listed = cuda.parameters(source, known[function.name])
+            listed = cuda.parameters(given.text, cuda.source_name(function.name))
             if len(listed) == len(function.parameters):
                 arguments[function.name] = tuple(Argument(n, kind) for n, kind in listed)
         yield Subject(module, name, None, launch, (note,), arguments)

@@ -17,7 +17,6 @@ from pathlib import Path
 from kanalyze.errors import InputError
 from kanalyze.toolchain import tools
 
-SUFFIXES = (".cubin", ".fatbin")
 _ELF = b"\x7fELF"
 _FATBIN = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
 _CUDA = 190  # e_machine: EM_CUDA
@@ -68,15 +67,20 @@ def read_file(path: Path) -> Contents:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(error.strerror or str(error), file=str(path)) from None
+    return read(data, str(path))
+
+
+def read(data: bytes, name: str) -> Contents:
+    """Read the bytes of a file; see `read_file`."""
     if not is_machine_code(data):
         what = "an empty file" if not data else "neither ELF nor a fat binary"
-        raise InputError(f"found {what}, expected a cubin", file=str(path))
+        raise InputError(f"found {what}, expected a cubin", file=name)
     try:
         if data.startswith(_ELF) and _machine(data) == _CUDA:
-            return Contents((parse(data, str(path)),), ())
-        return _unpacked(path)
+            return Contents((parse(data, name),), ())
+        return _unpacked(data, name)
     except InputError as error:
-        raise InputError(error.message, file=str(path)) from None
+        raise InputError(error.message, file=name) from None
 
 
 def _machine(data: bytes) -> int:
@@ -161,20 +165,21 @@ def _kernels(sections: list[_Section]) -> tuple[str, ...]:
 # ---------------------------------------------------------------- fat binaries
 
 
-def _unpacked(path: Path) -> Contents:
+def _unpacked(data: bytes, name: str) -> Contents:
     tool = tools.find("cuobjdump")
     cubins: list[Cubin] = []
     texts: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kanalyze-") as folder:
+        Path(folder, "input").write_bytes(data)
         for flag in ("-xelf", "-xptx"):
             try:
-                tools.run(tool, [flag, "all", str(path.resolve())], folder)
+                tools.run(tool, [flag, "all", "input"], folder)
             except tools.ToolError as error:
                 if "does not contain device code" not in error.output and flag == "-xelf":
                     raise InputError(f"{error}, expected device code") from None
         for file in sorted(Path(folder).iterdir(), key=_number):
             if file.suffix == ".cubin":
-                one = parse(file.read_bytes(), str(path))
+                one = parse(file.read_bytes(), name)
                 if one.kernels:
                     cubins.append(one)
             elif file.suffix == ".ptx":

@@ -396,7 +396,7 @@ def test_files_that_cannot_be_run(tmp_path, text, kind, message):
 
 
 def test_missing_files_and_interrupts(tmp_path):
-    with pytest.raises(InputError, match=r"nope.py: no such file"):
+    with pytest.raises(InputError, match=r"nope.py: No such file"):
         compile_kernel(f"{tmp_path}/nope.py:k")
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(InputError, match="directory"):

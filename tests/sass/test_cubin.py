@@ -151,7 +151,7 @@ def test_cut_and_damaged_files_raise_input_errors_only() -> None:
     ("name", "content", "said"),
     [
         ("empty.cubin", b"", "an empty file"),
-        ("text.cubin", b"garbage\n", "neither ELF nor a fat binary"),
+        ("text.cubin", b"garbage\n", "found plain text, expected PTX"),
         ("short.cubin", b"\x7fELF", "cut short"),
         ("tables.cubin", b"\x7fELF\x02\x01\x01\x33\x07" + bytes(9) + b"\xbe\0" + b"\xff" * 99,
          "damaged"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 from kanalyze.errors import InputError, UsageError, nearest
 from kanalyze.frontend import _triton, kernel_file, user_file
+from kanalyze.frontend.contents import triton_kernel
 
 Settings = Mapping[str, int | str]
 
@@ -96,22 +96,13 @@ def load(text: str) -> Target:
         InputError: the file cannot be run, or does not say what its launches are.
         MissingToolError: Triton is missing.
     """
-    found = re.fullmatch(r"(?s)(.+\.py)(?::(\w+))?", text)
-    if found is None:
-        known = kernel_file.bundled()
-        if text not in known:
-            raise UsageError(
-                f"unknown kernel '{text}': {nearest(text, known)} (a file of your own is written "
-                "path/to/file.py:kernel)"
-            )
-        file = known[text]
-    else:
-        path = Path(found[1])
-        if not path.is_file():
-            raise InputError("no such file, expected a Python file", file=str(path))
-        file = kernel_file.read(path)
-        if found[2] and found[2] != file.function:
-            raise UsageError(f"{path}: its launches are those of '{file.function}', not {found[2]}")
+    given = triton_kernel(text)
+    assert given.path is not None
+    file = kernel_file.read(given.path)
+    if given.kernel and given.kernel != file.function:
+        raise UsageError(
+            f"{given.path}: its launches are those of '{file.function}', not {given.kernel}"
+        )
     _triton.import_triton()
     with _triton.environment(str(file.path)), user_file.importable(file.path.parent):
         return Target(text, file.name, file, user_file.load(Path(file.path)))

@@ -159,7 +159,7 @@ def test_plans_that_are_malformed(text: str, message: str, tmp_path: Path) -> No
         (["gelu", "--set", "n=many"], 2, "n=many: expected an integer"),
         (["gelu", "--dtype", "fp8"], 2, "unknown dtype 'fp8'"),
         (["gelu", "--minutes", "0"], 2, "--minutes"),
-        (["missing.py:k"], 3, "missing.py: no such file"),
+        (["missing.py:k"], 3, "missing.py: No such file"),
         (["--plan", "missing.toml"], 3, "missing.toml: No such file"),
     ],
 )
