@@ -451,22 +451,30 @@ class _Estimate:
         }
         for name, total in of_machine_code.items():
             self._take(counters, name, total)
-        self._loads(counters, executed)
+        self._global(counters, executed)
         return counters
 
-    def _loads(self, counters: dict[str, int | None], executed: SassKernelLaunch) -> None:
-        """Loads that the assembler merges or drops: of loaded indices there are often several."""
-        if not executed.follows_loads:
-            return
-        requests, sectors = executed.global_loads()
-        listed = counters["global_load_requests"]
-        if None in (requests.value, sectors.value) or requests.value == listed:
-            return
-        self._take(counters, "global_load_requests", requests)
-        self._take(counters, "global_load_sectors", sectors)
-        self.assumptions.append(
-            "global loads in all are those of the machine code: some of the PTX's are merged"
-        )
+    def _global(self, counters: dict[str, int | None], executed: SassKernelLaunch) -> None:
+        """Take requests and sectors of global memory from the machine code where it differs.
+
+        The assembler makes one load of several of equal addresses or neighbours, drops and splits
+        others; what runs is what it made.
+        """
+        for operation in ("load", "store", "atomic", "reduction"):
+            requests = executed.requests(operation)
+            name = f"global_{operation}_requests"
+            if requests.value is not None and requests.value == counters[name]:
+                continue  # as many accesses are executed: those of the PTX
+            if requests.value is None and self.totals.widths(operation) == executed.widths(
+                operation
+            ):
+                continue
+            self._take(counters, name, requests)
+            self._take(counters, f"global_{operation}_sectors", executed.sectors(operation))
+            self.assumptions.append(
+                f"global {operation}s in all are those of the machine code: the assembler merges, "
+                "drops or splits some of the PTX's"
+            )
 
     def _take(self, counters: dict[str, int | None], name: str, total: Total) -> None:
         """Take a counter from the machine code, which is what runs."""
