@@ -36,6 +36,7 @@ from kanalyze.performance.cache_sim.results import COUNTERS as ESTIMATED
 from kanalyze.performance.predict import Given, Prediction, achieved, predict
 from kanalyze.performance.roofline import roofline_of
 from kanalyze.ptx import ir
+from kanalyze.ptx.calls import not_followed
 from kanalyze.ptx.lines import source_of
 from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import Source, UnknownField
@@ -184,7 +185,9 @@ class _Estimate:
     def __post_init__(self) -> None:
         self.resources = self.machine(self.function.name)
         unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
-        self.unread = f"statements could not be read (line {unread[0]})" if unread else None
+        self.inside, self.unread = not_followed(self.subject.module, self.function)
+        if unread:
+            self.unread = f"statements could not be read (line {unread[0]})"
         self.description: Description = self.described or describe(
             self.subject.module,
             self.function,
@@ -259,7 +262,9 @@ class _Estimate:
             device=device.name if device is not None else None,
             grid=self.launch.grid,
             block=self.launch.block,
-            analysed=doc.Analysed(sum(c.counted is not None for c in costs), len(costs)),
+            analysed=doc.Analysed(
+                sum(c.counted is not None for c in costs), len(costs) + self.inside
+            ),
             counters=counters,
             interval=interval,
             compulsory=compulsory,

@@ -143,5 +143,10 @@ def _param(data: Mapping[str, Any]) -> LaunchParam:
         except ValueError as error:
             raise ValueError(f"tensor_map of {name}: {error}") from None
     return LaunchParam(
-        name, str(data["type"]), value if limits.is_whole(value) else None, data.get("bytes"), None, tensor_map
+        name,
+        str(data["type"]),
+        value if limits.is_whole(value) else None,
+        data.get("bytes"),
+        None,
+        tensor_map,
     )
