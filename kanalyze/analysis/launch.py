@@ -35,6 +35,7 @@ from kanalyze.performance.cache_sim.results import COUNTERS as ESTIMATED
 from kanalyze.performance.predict import Given, Prediction, achieved, predict
 from kanalyze.performance.roofline import roofline_of
 from kanalyze.ptx import ir
+from kanalyze.ptx.calls import not_followed
 from kanalyze.ptx.lines import source_of
 from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import Analysed, Source, UnknownField
@@ -183,7 +184,9 @@ class _Estimate:
     def __post_init__(self) -> None:
         self.resources = self.machine(self.function.name)
         unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
-        self.unread = f"statements could not be read (line {unread[0]})" if unread else None
+        self.inside, self.unread = not_followed(self.subject.module, self.function)
+        if unread:
+            self.unread = f"statements could not be read (line {unread[0]})"
         self.description: Description = self.described or describe(
             self.subject.module,
             self.function,
@@ -258,7 +261,7 @@ class _Estimate:
             device=device.name if device is not None else None,
             grid=self.launch.grid,
             block=self.launch.block,
-            analysed=Analysed(sum(c.counted is not None for c in costs), len(costs)),
+            analysed=Analysed(sum(c.counted is not None for c in costs), len(costs) + self.inside),
             counters=counters,
             interval=interval,
             compulsory=compulsory,
@@ -450,22 +453,30 @@ class _Estimate:
         }
         for name, total in of_machine_code.items():
             self._take(counters, name, total)
-        self._loads(counters, executed)
+        self._global(counters, executed)
         return counters
 
-    def _loads(self, counters: dict[str, int | None], executed: SassKernelLaunch) -> None:
-        """Loads that the assembler merges or drops: of loaded indices there are often several."""
-        if not executed.follows_loads:
-            return
-        requests, sectors = executed.global_loads()
-        listed = counters["global_load_requests"]
-        if None in (requests.value, sectors.value) or requests.value == listed:
-            return
-        self._take(counters, "global_load_requests", requests)
-        self._take(counters, "global_load_sectors", sectors)
-        self.assumptions.append(
-            "global loads in all are those of the machine code: some of the PTX's are merged"
-        )
+    def _global(self, counters: dict[str, int | None], executed: SassKernelLaunch) -> None:
+        """Take requests and sectors of global memory from the machine code where it differs.
+
+        The assembler makes one load of several of equal addresses or neighbours, drops and splits
+        others; what runs is what it made.
+        """
+        for operation in ("load", "store", "atomic", "reduction"):
+            requests = executed.requests(operation)
+            name = f"global_{operation}_requests"
+            if requests.value is not None and requests.value == counters[name]:
+                continue  # as many accesses are executed: those of the PTX
+            if requests.value is None and self.totals.widths(operation) == executed.widths(
+                operation
+            ):
+                continue
+            self._take(counters, name, requests)
+            self._take(counters, f"global_{operation}_sectors", executed.sectors(operation))
+            self.assumptions.append(
+                f"global {operation}s in all are those of the machine code: the assembler merges, "
+                "drops or splits some of the PTX's"
+            )
 
     def _take(self, counters: dict[str, int | None], name: str, total: Total) -> None:
         """Take a counter from the machine code, which is what runs."""

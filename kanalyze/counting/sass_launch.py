@@ -14,6 +14,7 @@ call, loops that wait for something, and parts of a warp that do not meet again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -30,7 +31,7 @@ from kanalyze.models.features import Lanes
 from kanalyze.models.warps import Counted, Rule, count
 from kanalyze.ptx import ir as ptx_ir
 from kanalyze.ptx.cfg import Cfg
-from kanalyze.sass.calls import called_twice, failing_blocks
+from kanalyze.sass.calls import called_twice, failing_blocks, outside_calls
 from kanalyze.sass.cfg import SassBlock, SassCfg
 from kanalyze.sass.counts import CLASSES, access_class, before_join
 from kanalyze.sass.ir import SassInstruction, SassModule
@@ -53,6 +54,11 @@ def _nothing(addresses: Array, lanes: Lanes) -> Array:
 
 
 _EXECUTED = Rule(1, _nothing)
+_COUNTED = {
+    *(("global", kind) for kind in ("load", "store", "async_copy", "atomic", "reduction")),
+    *(("shared", kind) for kind in ("load", "store", "matrix_load", "matrix_store")),
+}
+"""Space and kind of the accesses that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +79,8 @@ class AccessCost:
 
     ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part.
     ``wavefronts`` are those of shared memory without arbitration between warps (None for global
-    memory), ``sectors`` those of global memory, counted where arrays are assumed. What is not known
-    is None, with the reason.
+    memory; of global memory see `SassKernelLaunch.sectors`). What is not known is None, with the
+    reason.
     """
 
     instruction: SassInstruction
@@ -84,7 +90,6 @@ class AccessCost:
     active: int | None
     wavefronts: int | None
     reason: str | None
-    sectors: int | None = None
 
 
 class SassKernelLaunch:
@@ -108,10 +113,9 @@ class SassKernelLaunch:
         self.launch = launch
         pool = Pool()
         arrays = arrays_of(parameters, launch)
-        self.follows_loads = arrays is not None
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
-        wanted = [_request(*found[1:], self.follows_loads) for found in _accesses(cfg)]
-        failing = failing_blocks(cfg, module)
+        wanted = [_request(*found[1:]) for found in _accesses(cfg)]
+        self._failing = failing = failing_blocks(cfg, module)
         registers = follow_code(cfg, isa, pool, wanted, failing)
         self._answers = dict(
             zip((request.instruction.address for request in wanted), registers.answers, strict=True)
@@ -253,24 +257,63 @@ class SassKernelLaunch:
         if isinstance(active, Unknown):
             return result(runs.warps, None, None, active.reason)
         if active.requests == 0:
-            return result(runs.warps, 0, 0 if shared else None, None, 0)
-        if not shared and not self.follows_loads:
+            return result(runs.warps, 0, 0 if shared else None, None)
+        if not shared:
             return result(runs.warps, active.requests, None, None)
         cost = self._axes.counted(_rule(access), answer, answer.values[0])
         if isinstance(cost, Unknown):
-            return result(runs.warps, active.requests, None, cost.reason if shared else None)
-        if shared:
-            return result(runs.warps, active.requests, cost.cost, None)
-        return result(runs.warps, active.requests, None, None, cost.cost)
+            return result(runs.warps, active.requests, None, cost.reason)
+        return result(runs.warps, active.requests, cost.cost, None)
 
-    def global_loads(self) -> tuple[Total, Total]:
-        """Requests and sectors of ``LDG`` and ``LDGSTS``, as Nsight Compute counts them."""
-        loads = [
+    def on_global(self, operation: str) -> list[AccessCost]:
+        """The accesses of an operation on global memory.
+
+        ``operation`` is "load" (``LDG`` and ``LDGSTS``), "store", "atomic" or "reduction".
+        """
+        kinds = ("load", "async_copy") if operation == "load" else (operation,)
+        return [
             cost
             for cost in self.accesses
-            if cost.access.space == "global" and cost.access.kind in ("load", "async_copy")
+            if cost.access.space == "global" and cost.access.kind in kinds
         ]
-        return _total([c.active for c in loads], loads), _total([c.sectors for c in loads], loads)
+
+    def requests(self, operation: str) -> Total:
+        """Requests of an operation on global memory, as Nsight Compute counts them."""
+        return self._on_global(operation, lambda cost: (cost.active, cost.reason))
+
+    def sectors(self, operation: str) -> Total:
+        """Sectors of an operation on global memory, as Nsight Compute counts them."""
+        return self._on_global(operation, self._sectors)
+
+    def _on_global(
+        self, operation: str, count: Callable[[AccessCost], tuple[int | None, str | None]]
+    ) -> Total:
+        parts = [count(cost) for cost in self.on_global(operation)]
+        return _total([*parts, *((None, reason) for reason in self._elsewhere(operation))])
+
+    def _elsewhere(self, operation: str) -> Iterator[str]:
+        """Why there may be accesses to global memory that are in none of `accesses`."""
+        for index in self.cfg.order:
+            for instruction in self.cfg.blocks[index].instructions:
+                access = memory_access(instruction)
+                if access and (access.space, access.kind) == ("generic", operation):
+                    yield f"{instruction.opcode} goes to a memory that its address chooses"
+        if not self._failing and any(outside_calls(self.cfg)):
+            yield "the machine code calls another function"
+
+    def widths(self, operation: str) -> Counter[int | None]:
+        """How many instructions of an operation on global memory there are, by bytes a thread."""
+        costs = self.on_global(operation)
+        return Counter(c.access.bytes_per_thread for c in costs if not c.access.dummy)
+
+    def _sectors(self, cost: AccessCost) -> tuple[int | None, str | None]:
+        if not cost.active:
+            return cost.active, cost.reason
+        answer = self._answers[cost.instruction.address]
+        counted = self._axes.counted(_rule(cost.access), answer, answer.values[0])
+        if isinstance(counted, Unknown):
+            return None, counted.reason
+        return counted.cost, None
 
     @property
     def shared_load_wavefronts(self) -> Total:
@@ -390,12 +433,13 @@ class _Axes(KernelLaunch):
 # ---------------------------------------------------------------- accesses
 
 
-def _total(numbers: Sequence[int | None], costs: Sequence[AccessCost]) -> Total:
-    at_least = sum(n or 0 for n in numbers)
-    if None not in numbers:
-        return Total(at_least, None, at_least)
-    reasons = [cost.reason for cost in costs if cost.reason is not None]
-    return Total(None, reasons[0] if reasons else "an address is not known", at_least)
+def _total(parts: Sequence[tuple[int | None, str | None]]) -> Total:
+    """The sum of numbers, each with the reason where it is not known."""
+    at_least = sum(number or 0 for number, _ in parts)
+    for number, reason in parts:
+        if number is None:
+            return Total(None, reason or "an address is not known", at_least)
+    return Total(at_least, None, at_least)
 
 
 def _is_of(name: str, instruction: SassInstruction) -> bool:
@@ -403,22 +447,16 @@ def _is_of(name: str, instruction: SassInstruction) -> bool:
 
 
 def _accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAccess]]:
-    kinds = ("load", "store", "matrix_load", "matrix_store", "async_copy")
     for block in cfg.blocks:
         for instruction in block.instructions:
             access = memory_access(instruction)
-            if access and access.space in ("global", "shared") and access.kind in kinds:
+            if access and (access.space, access.kind) in _COUNTED:
                 yield block, instruction, access
 
 
-def _request(instruction: SassInstruction, access: SassAccess, everywhere: bool) -> Request:
-    """Of shared memory the address is wanted, of a copy the predicate under which it reads.
-
-    Of global memory the address is wanted ``everywhere`` only.
-    """
-    if access.space == "shared":
-        return Request(instruction, ((access.address, 32),))
-    wanted = [(access.address, 64)] if everywhere else []
+def _request(instruction: SassInstruction, access: SassAccess) -> Request:
+    """The address is wanted, and of a copy the predicate under which it reads."""
+    wanted = [(access.address, 32 if access.space == "shared" else 64)]
     if access.copy_if is not None:
         wanted.append((access.copy_if, 1))
     return Request(instruction, tuple(wanted))
@@ -426,7 +464,8 @@ def _request(instruction: SassInstruction, access: SassAccess, everywhere: bool)
 
 def _rule(access: SassAccess) -> Rule:
     if access.space == "global":
-        return coalescing.SECTORS
+        atomic = access.kind in ("atomic", "reduction")
+        return coalescing.TURNS if atomic else coalescing.SECTORS
     kind = "load" if access.kind.endswith("load") else "store"
     if access.kind.startswith("matrix"):
         return banks.rule(kind, banks.MATRIX_ROW, access.vector)

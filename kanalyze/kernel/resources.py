@@ -15,6 +15,7 @@ from kanalyze.errors import InputError, KanalyzeError, MissingToolError, Unknown
 from kanalyze.frontend.argument import Resources
 from kanalyze.kernel import sass as sass_section
 from kanalyze.ptx import ir
+from kanalyze.ptx.calls import dynamic_shared
 from kanalyze.ptx.write import write_ptx
 from kanalyze.results import kernel as doc
 from kanalyze.sass.code import Code, code_of, read_code
@@ -40,9 +41,7 @@ class AssembledKernels:
 
     def __init__(self, subject: Subject):
         self.subject = subject
-        self.dynamic = any(
-            v.space == "shared" and v.elements is None for v in subject.module.variables
-        )
+        self.dynamic = {f.name for f in subject.module.entries if dynamic_shared(subject.module, f)}
         self.reason: str | None = None
         self.known: dict[str, tools.Resources] = {}
         self._assembled: bytes | None = None
@@ -51,7 +50,7 @@ class AssembledKernels:
         try:
             if compiled is not None:
                 self.known[compiled.name] = compiled.resources
-                self.dynamic = False
+                self.dynamic.clear()
             elif subject.cubin is not None and subject.given:
                 self.known = tools.cubin_resources(subject.cubin.data)
             else:
@@ -79,18 +78,18 @@ class AssembledKernels:
             spill_store_bytes=None if self.subject.given else spills[0],
             spill_load_bytes=None if self.subject.given else spills[1],
             stack_bytes=found.stack_bytes,
-            shared_bytes=self._shared(found),
+            shared_bytes=self._shared(kernel, found),
             tool=found.tool,
             remarks=found.remarks,
         )
 
-    def _shared(self, found: tools.Resources) -> int | None:
+    def _shared(self, kernel: str, found: tools.Resources) -> int | None:
         launch = self.subject.launch
-        if self.dynamic and launch is not None:
+        if kernel in self.dynamic and launch is not None:
             return launch.shared_bytes
         if self.subject.shared_bytes is not None:
             return self.subject.shared_bytes
-        return None if self.dynamic else found.shared_bytes
+        return None if kernel in self.dynamic else found.shared_bytes
 
     # ------------------------------------------------------------ machine code
 

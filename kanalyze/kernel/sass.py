@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from kanalyze.errors import KanalyzeError
 from kanalyze.models.counts import Traffic
 from kanalyze.ptx import ir
+from kanalyze.ptx.calls import called
 from kanalyze.results import kernel as doc
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass import crosscheck
@@ -187,24 +188,13 @@ def _called_counts(
     ptx: ir.Function, module: ir.Module | None
 ) -> dict[tuple[str, str], tuple[list[str], int]]:
     """What the functions that a kernel calls access: by category and width, names and number."""
-    bodies = {f.name: f for f in (module.functions if module else ()) if f.body is not None}
     nothing = SassFunction("", (), {}, Pos(1, 1))
-    seen: dict[str, ir.Function] = {}
-    waiting = [ptx]
-    while waiting:
-        for instruction in waiting.pop().instructions:
-            if instruction.base == "call":
-                for word in _words(instruction):
-                    if word in bodies and word not in seen and word != ptx.name:
-                        seen[word] = bodies[word]
-                        waiting.append(bodies[word])
+    bodies = called(module, ptx) if module is not None else {}
     found: dict[tuple[str, str], tuple[list[str], int]] = {}
-    for name, function in seen.items():
+    for name, function in bodies.items():
+        if function is None:
+            continue
         for row in crosscheck.compare(function, nothing):
             names, number = found.get((row.category, row.width), ([], 0))
             found[row.category, row.width] = ([*names, name], number + row.ptx)
     return found
-
-
-def _words(instruction: ir.Instruction) -> list[str]:
-    return [o.text for o in instruction.operands if isinstance(o, ir.Name)]

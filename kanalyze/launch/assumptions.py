@@ -28,9 +28,9 @@ class Assumption:
     """The contents of one array.
 
     ``kind`` is "uniform" (each element drawn by itself, from ``first`` to below ``first + span``,
-    by ``seed``), "progression" (element i holds ``first + i·step``) or "array" (``data``, its
-    bytes, padded to a multiple of 8; ``length`` of them count). ``element_bytes`` is the size of
-    an element; None: the size of what is loaded.
+    by ``seed`` plus the ``number`` of the draw), "progression" (element i holds ``first + i·step``)
+    or "array" (``data``, its bytes, padded to a multiple of 8; ``length`` of them count).
+    ``element_bytes`` is the size of an element; None: the size of what is loaded.
     """
 
     text: str
@@ -39,6 +39,7 @@ class Assumption:
     step: int = 0
     span: int = 0
     seed: int = 0
+    number: int = 0
     data: npt.NDArray[np.uint8] | None = None
     length: int | None = None
     dtype: str | None = None
@@ -51,7 +52,7 @@ class Assumption:
 
     def draw(self, number: int) -> Assumption:
         """The same with the seed of another draw."""
-        return replace(self, seed=self.seed + number) if self.drawn else self
+        return replace(self, number=number) if self.drawn else self
 
     def read(self, offsets: Array, size: int) -> Array:
         """The numbers of ``size`` bytes (1, 2, 4, 8) that lie ``offsets`` bytes from the start.
@@ -78,7 +79,7 @@ class Assumption:
             found: Array = whole[np.clip(index, 0, last)].astype(np.int64)
             return found
         if self.kind == "uniform":
-            drawn = _scrambled(index, self.seed) % np.uint64(self.span)
+            drawn = _scrambled(index, self.seed + self.number) % np.uint64(self.span)
             return drawn.astype(np.int64) + np.int64(_wrapped(self.first))
         return index * np.int64(_wrapped(self.step)) + np.int64(_wrapped(self.first))
 

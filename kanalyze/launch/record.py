@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kanalyze.errors import InputError
+from kanalyze.launch import limits
 from kanalyze.launch.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -72,6 +73,19 @@ class Launch:
     registers_per_thread: int | None = None
     cluster: tuple[int, int, int] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what CUDA cannot launch.
+
+        Raises:
+            InputError: an extent or an argument is out of range; it names the field.
+        """
+        wrong = list(limits.dimensions(self.grid, self.block, self.cluster))
+        for param in self.params:
+            text = limits.number(param.type, param.value)
+            wrong += [(f"params, {param.name}", text)] if text else []
+        for field, text in wrong:
+            raise InputError(f"not a launch: {field}: {text}", file=f"launch of {self.kernel}")
+
     @staticmethod
     def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
         """Read a launch record: a JSON file, or the object itself.
@@ -97,9 +111,11 @@ class Launch:
 
 
 def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
+    for field, text in limits.record(data):
+        raise InputError(f"not a launch: {field}: {text}", file=file)
     try:
         return Launch(
-            kernel=str(data["kernel"]),
+            kernel=data["kernel"],
             grid=_triple(data["grid"]),
             block=_triple(data["block"]),
             params=tuple(_param(p) for p in data["params"]),
@@ -109,22 +125,17 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
             registers_per_thread=data.get("registers_per_thread"),
             cluster=_triple(data["cluster"]) if data.get("cluster") else None,
         )
-    except KeyError as error:
-        raise InputError(f"the launch record has no key {error}", file=file) from None
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the launch record is malformed: {error}", file=file) from None
+    except ValueError as error:  # a tensor map
+        raise InputError(f"not a launch: {error}", file=file) from None
 
 
-def _triple(numbers: Any) -> tuple[int, int, int]:
-    x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
-    if min(x, y, z) < 1:
-        raise ValueError(f"extents are {x} x {y} x {z}, expected at least 1 in each direction")
+def _triple(numbers: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
 
 
 def _param(data: Mapping[str, Any]) -> LaunchParam:
     value = data.get("value", data.get("address"))
-    whole = isinstance(value, int) and not isinstance(value, bool)
     name, tensor_map = str(data["name"]), None
     if data.get("tensor_map") is not None:
         try:
@@ -132,5 +143,10 @@ def _param(data: Mapping[str, Any]) -> LaunchParam:
         except ValueError as error:
             raise ValueError(f"tensor_map of {name}: {error}") from None
     return LaunchParam(
-        name, str(data["type"]), value if whole else None, data.get("bytes"), None, tensor_map
+        name,
+        str(data["type"]),
+        value if limits.is_whole(value) else None,
+        data.get("bytes"),
+        None,
+        tensor_map,
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from kanalyze.sass.cfg import SassCfg
-from kanalyze.sass.ir import SassModule
+from kanalyze.sass.ir import SassInstruction, SassModule
 from kanalyze.sass.table import branch_targets, control
 
 
@@ -25,6 +26,17 @@ def failing_blocks(cfg: SassCfg, module: SassModule) -> frozenset[int]:
             if instruction.opcode.startswith("BPT.TRAP") or (call and asserts):
                 found.add(block.index)
     return frozenset(found)
+
+
+def outside_calls(cfg: SassCfg) -> Iterator[SassInstruction]:
+    """Calls of another section, or through a register, in blocks that can be reached."""
+    for index in cfg.order:
+        for instruction in cfg.blocks[index].instructions:
+            if control(instruction) == "call" and not any(
+                isinstance(target, int) or target in cfg.function.labels
+                for target in branch_targets(instruction)
+            ):
+                yield instruction
 
 
 def called_twice(cfg: SassCfg) -> frozenset[int]:

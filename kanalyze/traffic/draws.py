@@ -21,6 +21,7 @@ from kanalyze.launch.record import Launch
 from kanalyze.models.features import Lanes
 from kanalyze.models.warps import Rule, count
 from kanalyze.results import traffic as doc
+from kanalyze.results.kernel import UnknownField
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.grid import UnknownValueError, both, comparison, either
@@ -159,18 +160,24 @@ def concerned(launched: KernelLaunch) -> set[str]:
 
 
 def middle(draws: Sequence[doc.Traffic]) -> int:
-    """Which draw has the median of sectors and wavefronts."""
+    """Which draw has the median of those sectors and wavefronts that are known in all."""
+    names = [
+        name
+        for name in draws[0].counters
+        if name.endswith(("sectors", "wavefronts"))
+        and all(traffic.counters[name] is not None for traffic in draws)
+    ]
 
-    def cost(number: int) -> int:
-        counters = draws[number].counters
-        names = [name for name in counters if name.endswith(("sectors", "wavefronts"))]
-        return sum(counters[name] or 0 for name in names)
+    def size(number: int) -> int:
+        return sum(draws[number].counters[name] or 0 for name in names)
 
-    return sorted(range(len(draws)), key=cost)[len(draws) // 2]
+    return sorted(range(len(draws)), key=size)[len(draws) // 2]
 
 
 def central(draws: Sequence[doc.Traffic], chosen: int, depending: set[str]) -> doc.Traffic:
     """One document of several draws.
+
+    A counter that is not known in one of them is not known.
 
     Args:
         draws: the estimates, one for each.
@@ -178,10 +185,21 @@ def central(draws: Sequence[doc.Traffic], chosen: int, depending: set[str]) -> d
         depending: the counters that depend on what is drawn, see `concerned`.
     """
     shown = draws[chosen]
-    interval = dict(shown.interval)
+    interval, counters, unknown = dict(shown.interval), dict(shown.counters), list(shown.unknown)
     for name in shown.counters:
-        known = [v for v in (traffic.counters[name] for traffic in draws) if v is not None]
-        depends = len(set(known)) > 1 or name in depending
-        if len(known) == len(draws) and depends:
+        values = [traffic.counters[name] for traffic in draws]
+        known = [value for value in values if value is not None]
+        if len(known) < len(draws):
+            if counters[name] is not None:
+                interval.pop(name, None)
+                counters[name] = None
+                reason = _reason(draws[values.index(None)], f"counters.{name}")
+                missing = f"{len(draws) - len(known)} of {len(draws)} draws"
+                unknown.append(UnknownField(f"counters.{name}", f"in {missing}: {reason}"))
+        elif len(set(known)) > 1 or name in depending:
             interval[name] = (min(known), max(known))
-    return replace(shown, interval=interval)
+    return replace(shown, counters=counters, interval=interval, unknown=tuple(unknown))
+
+
+def _reason(traffic: doc.Traffic, field: str) -> str:
+    return next((u.reason for u in traffic.unknown if u.field == field), "it is not known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -117,6 +117,14 @@ class Totals:
             field = f"{name}_wavefronts"
             counters[field] = self._total(f"counters.{field}", group, "cost")
         return counters
+
+    def widths(self, operation: str) -> Counter[int | None]:
+        """How many instructions of an operation on global memory there are, by bytes a thread."""
+        return Counter(
+            cost.access.row.bytes_per_thread
+            for cost in self.costs
+            if _COUNTERS.get((cost.access.row.space, self._kind(cost))) == f"global_{operation}"
+        )
 
     def _kind(self, cost: Cost) -> str:
         """A relaxed atomic whose result nobody reads: the assembler makes it a reduction."""
