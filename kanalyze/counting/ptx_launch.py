@@ -24,7 +24,6 @@ from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue, Addresses, is_bulk
 from kanalyze.symbolic.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
 from kanalyze.symbolic.parts import Array, Parts, TooLargeError
-from kanalyze.symbolic.reach import reach
 from kanalyze.symbolic.value import Value, in_order, leaves
 
 _SHARED_ALIGNMENT = 128  # dynamic shared memory begins at a multiple of it
@@ -79,7 +78,7 @@ class KernelLaunch:
         self.cfg = cfg
         self.found = found
         self.launch = launch = unwritten(cfg.function, found, launch)
-        self.executed = reach(cfg, found.solved)
+        self.executed = found.predicates
         self.params = {
             (parameter.name, 0): given.value
             for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
@@ -90,6 +89,7 @@ class KernelLaunch:
         self.addresses = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
+        self._costs: dict[int, Cost] = {}  # by the `id` of the access
         self.part: tuple[int, int] | None = None  # first block and number of blocks
 
     # ------------------------------------------------------------ what callers use
@@ -99,6 +99,14 @@ class KernelLaunch:
 
         With a ``layout``, as if the shared array were laid out so.
         """
+        if layout is not None:
+            return self._cost(access, layout)
+        key = id(access)
+        if key not in self._costs:
+            self._costs[key] = self._cost(access, None)
+        return self._costs[key]
+
+    def _cost(self, access: AccessValue, layout: Layout | None) -> Cost:
         if is_bulk(access.instruction, access.row):
             return self._bulk_cost(access)
         rule = rule_of(access)
@@ -142,7 +150,7 @@ class KernelLaunch:
         """Only so many blocks of the launch, from ``first`` on."""
         some = copy(self)
         some.part = (first, blocks)
-        some._grids, some._runs = {}, {}
+        some._grids, some._runs, some._costs = {}, {}, {}
         return some
 
     def _bulk_cost(self, access: AccessValue) -> Cost:

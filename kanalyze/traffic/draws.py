@@ -1,15 +1,14 @@
 """Estimates under assumptions on data: what is said of them, and several draws as one estimate.
 
 What: where elements of arrays are drawn, a launch is counted for several draws; the document is
-that of the draw with the median of sectors and wavefronts, and ``interval`` has the least and the
-greatest of each counter that depends on them.
+that of the draw with the median of sectors and wavefronts (`middle`), and ``interval`` has the
+least and the greatest of each counter that depends on them (`ranges`).
 Limits: a range over draws is no bound: other data of the same kind may lie outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from kanalyze.launch.assumptions import DRAWS, Assumption
 from kanalyze.launch.record import Launch
 from kanalyze.models.features import Lanes
 from kanalyze.models.warps import Rule, count
-from kanalyze.results import traffic as doc
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.grid import UnknownValueError, both, comparison, either
@@ -146,42 +144,40 @@ def _drawn(launched: KernelLaunch, access: AccessValue) -> tuple[bool, bool]:
 
 def concerned(launched: KernelLaunch) -> set[str]:
     """The counters that depend on elements that are drawn."""
-    found: set[str] = set()
+    names: set[str] = set()
     for access in launched.found.accesses:
         when, where = _drawn(launched, access)
         spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
         stems = [f"{s}_{kind}" for s in spaces for kind in _COUNTERS.get(access.row.kind, ())]
         if when:
-            found |= {f"{stem}_requests" for stem in stems}
+            names |= {f"{stem}_requests" for stem in stems}
         if when or where:
-            found |= {f"{stem}_{unit}" for stem in stems for unit in ("sectors", "wavefronts")}
-    return found
+            names |= {f"{stem}_{unit}" for stem in stems for unit in ("sectors", "wavefronts")}
+    return names
 
 
-def middle(draws: Sequence[doc.Traffic]) -> int:
-    """Which draw has the median of sectors and wavefronts."""
+def middle(draws: Sequence[Mapping[str, int | None]]) -> int:
+    """Which draw has the median of sectors and wavefronts, by its counters."""
 
     def cost(number: int) -> int:
-        counters = draws[number].counters
-        names = [name for name in counters if name.endswith(("sectors", "wavefronts"))]
-        return sum(counters[name] or 0 for name in names)
+        names = [name for name in draws[number] if name.endswith(("sectors", "wavefronts"))]
+        return sum(draws[number][name] or 0 for name in names)
 
     return sorted(range(len(draws)), key=cost)[len(draws) // 2]
 
 
-def central(draws: Sequence[doc.Traffic], chosen: int, depending: set[str]) -> doc.Traffic:
-    """One document of several draws.
+def ranges(
+    draws: Sequence[Mapping[str, int | None]], depending: set[str]
+) -> dict[str, tuple[int, int]]:
+    """The least and the greatest of each counter that depends on what is drawn.
 
     Args:
-        draws: the estimates, one for each.
-        chosen: whose numbers are shown.
-        depending: the counters that depend on what is drawn, see `concerned`.
+        draws: the exact counters of each draw.
+        depending: the counters that depend on it, see `concerned`.
     """
-    shown = draws[chosen]
-    interval = dict(shown.interval)
-    for name in shown.counters:
-        known = [v for v in (traffic.counters[name] for traffic in draws) if v is not None]
-        depends = len(set(known)) > 1 or name in depending
-        if len(known) == len(draws) and depends:
+    interval = {}
+    for name in draws[0]:
+        known = [value for counters in draws if (value := counters[name]) is not None]
+        if len(known) == len(draws) and (len(set(known)) > 1 or name in depending):
             interval[name] = (min(known), max(known))
-    return replace(shown, interval=interval)
+    return interval

@@ -1,0 +1,60 @@
+"""The exact counters of a launch: of the PTX, and of the machine code where that is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kanalyze.counting.sass_launch import SassKernelLaunch
+from kanalyze.results.kernel import Unknown
+from kanalyze.traffic.totals import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class ExactCounters:
+    """Counters under the names of the JSON; those that are not known are None, with the reason."""
+
+    values: Mapping[str, int | None]
+    unknown: tuple[Unknown, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+def exact_counters(totals: Totals, code: SassKernelLaunch | str) -> ExactCounters:
+    """The counters of the PTX's accesses; what the machine code executes, which is what runs.
+
+    Global loads are those of the machine code where it follows loaded data: the assembler merges or
+    drops some, and of loaded indices there are often several.
+
+    Args:
+        totals: the accesses of the PTX in the launch.
+        code: the machine code in the launch, or why there is none.
+    """
+    values, unknown = totals.counters()
+    if isinstance(code, str):
+        values["instructions_executed"] = None
+        unknown.append(Unknown("counters.instructions_executed", code))
+        shared = any(cost.access.row.space == "shared" for cost in totals.costs)
+        said = "shared accesses are those of the PTX; the assembler may drop or merge some"
+        return ExactCounters(values, tuple(unknown), (said,) if shared else ())
+    executed = {
+        "instructions_executed": code.instructions_executed,
+        "shared_load_wavefronts": code.shared_load_wavefronts,
+        "shared_store_wavefronts": code.shared_store_wavefronts,
+    }
+    assumptions: tuple[str, ...] = ()
+    if code.follows_loads:
+        requests, sectors = code.global_loads()
+        known = requests.value is not None and sectors.value is not None
+        if known and requests.value != values["global_load_requests"]:
+            executed |= {"global_load_requests": requests, "global_load_sectors": sectors}
+            assumptions = (
+                "global loads in all are those of the machine code: some of the PTX's are merged",
+            )
+    for name, total in executed.items():
+        field = f"counters.{name}"
+        values[name] = total.value
+        unknown = [u for u in unknown if u.field != field]
+        if total.value is None:
+            reason = total.reason or "the machine code does not tell"
+            unknown.append(Unknown(field, f"{reason}; at least {total.at_least:,}"))
+    return ExactCounters(values, tuple(unknown), assumptions)
