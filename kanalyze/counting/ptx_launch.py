@@ -17,7 +17,16 @@ from kanalyze.models.by_block import Access, Plain
 from kanalyze.models.features import Lanes
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
-from kanalyze.models.warps import Counted, MisalignedError, Occurrences, Rule, classes, count
+from kanalyze.models.warps import (
+    AlikeClasses,
+    Counted,
+    MisalignedError,
+    Occurrences,
+    Rule,
+    classes,
+    classes_by_cost,
+    count,
+)
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic import parts
@@ -127,6 +136,18 @@ class KernelLaunch:
 
     def _counted(self, rule: Rule, access: AccessValue) -> Counted:
         return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
+
+    def classes(self, access: AccessValue) -> tuple[int, tuple[AlikeClasses, ...]]:
+        """The period in bytes of the rule that an access is counted by, and the classes.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        rule = None if is_bulk(access.instruction, access.row) else rule_of(access)
+        if rule is None:
+            raise UnknownValueError(f"{access.instruction.opcode} is not counted by classes")
+        parts = self.parts(access)
+        return rule.period, tuple(c for p in parts for c in classes_by_cost(rule, *p.place(access)))
 
     def parts(self, access: AccessValue) -> list[KernelLaunch]:
         """The launch as parts of its blocks that are counted one after the other.
