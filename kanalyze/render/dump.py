@@ -2,7 +2,7 @@
 
 A value is written ``vN.bW``, its number in the pool and its width in bits. Leaves are numbers,
 ``%tid.x.b32`` (a special register), ``[name].b64`` (a parameter), ``&name.b32`` (the address of a
-variable), ``iter($L).b32`` (the iteration of the loop with that header), ``phi($L, %r1).b32``.
+variable), ``iter($L).b32`` (the iteration of the loop with that header), ``phi(%r1@$L).b32``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _operand(cfg: Cfg, value: Value) -> str:
             text = f"iter({cfg.blocks[value.payload].name})"
         case "phi":
             header, name = value.payload
-            text = f"phi({cfg.blocks[header].name}, {name})"
+            text = f"phi({name}@{cfg.blocks[header].name})"
         case "unknown":
             text = f"unknown({value.payload[1]})"
         case _:
