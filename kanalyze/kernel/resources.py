@@ -134,11 +134,11 @@ class AssembledKernels:
 
     def bare(self, name: str) -> tuple[doc.SassKernel, list[doc.Unknown]]:
         """The document of a kernel without PTX, and what of it is not known and why."""
-        found = self._section(self.code(), name)
+        section = self._section(self.code(), name)
         unknown = [doc.Unknown(key, NO_PTX) for key in doc.PTX_KEYS]
-        if isinstance(found, str):
-            unknown.append(doc.Unknown("sass", found))
-        sass = None if isinstance(found, str) else found
+        if isinstance(section, str):
+            unknown.append(doc.Unknown("sass", section))
+        sass = None if isinstance(section, str) else section
         known = self.known.get(name)
         capability = self.subject.cubin.capability if self.subject.cubin is not None else None
         kernel = doc.SassKernel(

@@ -152,6 +152,7 @@ class Values:
 
     def _operand(self, text: str) -> tuple[Any, int]:
         name, _, width = text.rpartition(".b")
+        value: Any
         if name.isdigit():
             value = np.uint64(name)
         elif name in self.leaves:
