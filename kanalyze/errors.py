@@ -74,6 +74,13 @@ class InputError(KanalyzeError):
         return f"{head}\n  {shown}\n  {' ' * (spot.column - 1 - spot.window.start)}^"
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why something is not known: what a function returns in the place of its answer."""
+
+    reason: str
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the tail of an error message that names the known words nearest to ``word``."""
     names = list(known)

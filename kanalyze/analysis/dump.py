@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from kanalyze.counting.bindings import arrays_of
 from kanalyze.counting.ptx_launch import KernelLaunch
-from kanalyze.errors import UsageError
+from kanalyze.errors import Unknown, UsageError
 from kanalyze.frontend.subject import Subject, arguments_of, launch_for
 from kanalyze.kernel.evaluate import EvaluatedKernel, evaluate
 from kanalyze.kernel.naming import notation_of
@@ -59,12 +59,12 @@ def _classes(code: EvaluatedKernel, launch: Launch | None) -> Iterator[str]:
     if launch is None:
         raise UsageError("--dump classes is about a launch, and none is known: give --launch")
     launched = KernelLaunch(code.cfg, code.addresses, code.variables, launch)
-    rows: list[tuple[AccessValue, tuple[int, Sequence[AlikeClasses]] | str]] = []
+    rows: list[tuple[AccessValue, tuple[int, Sequence[AlikeClasses]] | Unknown]] = []
     for access in code.addresses.accesses:
         try:
             rows.append((access, launched.classes(access)))
         except UnknownValueError as error:
-            rows.append((access, str(error)))
+            rows.append((access, Unknown(str(error))))
         except TooLargeError:
-            rows.append((access, "too many different cases to evaluate"))
+            rows.append((access, Unknown("too many different cases to evaluate")))
     return render.classes(rows)

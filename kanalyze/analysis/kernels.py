@@ -78,12 +78,12 @@ def report_on(
     kernels: list[doc.Kernel | doc.SassKernel] = []
     functions: list[str] = []
     skipped: list[doc.Skipped] = []
-    unknown: list[doc.Unknown] = []
+    unknown: list[doc.UnknownField] = []
 
-    def add(kernel: doc.Kernel | doc.SassKernel, reasons: Iterable[doc.Unknown]) -> None:
+    def add(kernel: doc.Kernel | doc.SassKernel, reasons: Iterable[doc.UnknownField]) -> None:
         path = f"kernels[{len(kernels)}]"
         kernels.append(kernel)
-        unknown.extend(doc.Unknown(f"{path}.{u.field}", u.reason) for u in reasons)
+        unknown.extend(doc.UnknownField(f"{path}.{u.field}", u.reason) for u in reasons)
 
     for subject in subjects:
         module = subject.module
@@ -118,7 +118,7 @@ class _Options:
 
 def _report(
     subject: Subject, function: ir.Function, assembled: AssembledKernels, options: _Options
-) -> tuple[doc.Kernel, list[doc.Unknown]]:
+) -> tuple[doc.Kernel, list[doc.UnknownField]]:
     """The passes over one kernel: its document, and what of it is not known."""
     launch = launch_for(subject, function)
     arguments = arguments_of(subject, function, subject.launch)

@@ -24,7 +24,7 @@ from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
-from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
+from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
 from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.argument import Argument, Resources
@@ -47,7 +47,7 @@ from kanalyze.performance.residency import occupancy_part, shared_bytes, waves_p
 from kanalyze.performance.roofline import roofline_of
 from kanalyze.ptx import ir
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass import cubin as cubins
 from kanalyze.traffic import draws
@@ -176,9 +176,9 @@ class _CountedLaunch:
 
     launch: Launch
     totals: Totals
-    code: SassKernelLaunch | str
+    code: SassKernelLaunch | Unknown
     counters: Mapping[str, int | None]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
     assumptions: tuple[str, ...]
 
 
@@ -266,20 +266,20 @@ def _counted(kernel: _DescribedKernel, launch: Launch) -> _CountedLaunch:
 
 def _machine_code(
     kernel: _DescribedKernel, launch: Launch
-) -> tuple[SassKernelLaunch | str, list[str]]:
+) -> tuple[SassKernelLaunch | Unknown, list[str]]:
     """The machine code in a launch, or why there is none; what it is, in words."""
     code, name = kernel.assembled.code(), kernel.function.name
-    if isinstance(code, str):
+    if isinstance(code, Unknown):
         return code, []
     function = next((f for f in code.module.functions if f.name == name), None)
     if function is None:
-        return f"the machine code ({code.origin}) has no kernel '{name}'", []
+        return Unknown(f"the machine code ({code.origin}) has no kernel '{name}'"), []
     try:
         executed = SassKernelLaunch(
             sass_cfg.build(function), code.module, kernel.function.parameters, launch
         )
     except KanalyzeError as error:
-        return str(error), []
+        return Unknown(str(error)), []
     beside = kernel.subject.cubin is not None
     return executed, [f"machine code: {Path(code.origin).name if beside else code.origin}"]
 
@@ -293,7 +293,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
     chosen, usual = _device(kernel, launch, asked)
     device = _known(chosen)
     by_unit = totals.flops()
-    operations = None if isinstance(by_unit, str) else sum(by_unit.values())
+    operations = None if isinstance(by_unit, Unknown) else sum(by_unit.values())
     compulsory, not_distinct = totals.compulsory()
     residency = occupancy_part(launch, resources, device)
     occupied = _known(residency)
@@ -302,7 +302,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
     counters = {**counted.counters, **time.counters}
     by_level, no_intensity = _intensity(operations, counters, compulsory)
     roofline = roofline_of(
-        {} if isinstance(by_unit, str) else by_unit,
+        {} if isinstance(by_unit, Unknown) else by_unit,
         totals.tensor_flops(),
         counters,
         time.part.predicted_us,
@@ -330,7 +330,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
         waves=_known(waves),
         time=time.part,
         flops=operations,
-        flops_by_unit={} if isinstance(by_unit, str) else by_unit,
+        flops_by_unit={} if isinstance(by_unit, Unknown) else by_unit,
         arithmetic_intensity=by_level["hbm"],
         intensity=by_level,
         roofline=_known(roofline),
@@ -371,7 +371,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
 
 def _device(
     kernel: _DescribedKernel, launch: Launch, asked: _Asked
-) -> tuple[Device | str, list[str]]:
+) -> tuple[Device | Unknown, list[str]]:
     """The GPU, or why none is known; what is assumed."""
     name = asked.device or launch.device
     if name is not None:
@@ -379,7 +379,7 @@ def _device(
     target = kernel.subject.module.target[0] if kernel.subject.module.target else ""
     usual = DEFAULT_DEVICES.get(target.rstrip("af"))
     if usual is None:
-        return f"no device is given, and none is usual for {target or '?'}", []
+        return Unknown(f"no device is given, and none is usual for {target or '?'}"), []
     return find_device(usual), [f"device: {usual}, a usual one for {target}"]
 
 
@@ -390,13 +390,13 @@ def _predicted(
     device: Device | None,
     compulsory: doc.Compulsory,
     occupied: doc.OccupancyPart | None,
-) -> Prediction | str:
+) -> Prediction | Unknown:
     """The simulated launch, or why there is none."""
     if asked.factors is None:
-        return "not asked for"
+        return Unknown("not asked for")
     shared = shared_bytes(counted.launch, kernel.resources)
     if device is None or occupied is None or shared is None:
-        return "the device, or how many blocks an SM holds, is not known"
+        return Unknown("the device, or how many blocks an SM holds, is not known")
     given = Given(
         kernel.description,
         counted.totals,
@@ -419,25 +419,25 @@ class _EstimatedTime:
     counters: Mapping[str, int | None]
     interval: Mapping[str, tuple[int, ...]]
     assumptions: tuple[str, ...]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
 
 
 def _time(
-    predicted: Prediction | str,
+    predicted: Prediction | Unknown,
     counted: _CountedLaunch,
     asked: _Asked,
     device: Device | None,
     operations: float | None,
 ) -> _EstimatedTime:
-    if isinstance(predicted, str) or device is None:
-        reason = predicted if isinstance(predicted, str) else "no device is known"
+    if isinstance(predicted, Unknown) or device is None:
+        reason = predicted.reason if isinstance(predicted, Unknown) else "no device is known"
         fields = (*(f"counters.{name}" for name in ESTIMATED), "time.predicted_us")
         return _EstimatedTime(
             doc.TimePart({}, None, None),
             dict.fromkeys(ESTIMATED),
             {},
             (),
-            tuple(Unknown(field, reason) for field in fields),
+            tuple(UnknownField(field, reason) for field in fields),
         )
     times = predicted.times
     part = doc.TimePart(
@@ -454,7 +454,7 @@ def _time(
 
 def _intensity(
     operations: float | None, counters: Mapping[str, int | None], compulsory: doc.Compulsory
-) -> tuple[dict[str, float | None], list[Unknown]]:
+) -> tuple[dict[str, float | None], list[UnknownField]]:
     """Operations per byte by level, and where that is not known."""
     both = (compulsory.read_bytes, compulsory.write_bytes)
     size = None if None in both else sum(n or 0 for n in both)
@@ -467,14 +467,14 @@ def _intensity(
 T = TypeVar("T")
 
 
-def _known(value: T | str | None) -> T | None:
+def _known(value: T | Unknown | None) -> T | None:
     """What a pass returned, None where it returned the reason why there is nothing."""
-    return None if isinstance(value, str) else value
+    return None if isinstance(value, Unknown) else value
 
 
-def _why(field: str, value: object) -> tuple[Unknown, ...]:
+def _why(field: str, value: object) -> tuple[UnknownField, ...]:
     """The reason where a pass returned one."""
-    return (Unknown(field, value),) if isinstance(value, str) else ()
+    return (UnknownField(field, value.reason),) if isinstance(value, Unknown) else ()
 
 
 # ---------------------------------------------------------------- findings

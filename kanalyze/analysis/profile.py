@@ -10,7 +10,7 @@ from pathlib import Path
 from kanalyze.errors import InputError, UsageError
 from kanalyze.findings import running
 from kanalyze.profiles.collect import Collector
-from kanalyze.profiles.document import Report, Row, Skipped, Unknown
+from kanalyze.profiles.document import Report, Row, Skipped, UnknownField
 from kanalyze.profiles.readers.event import Event, kind_of
 from kanalyze.profiles.readers.reading import NotADumpError, files_in, opened, read_source
 from kanalyze.profiles.readers.source import clean
@@ -126,7 +126,7 @@ class Session:
             except re.error as error:
                 raise UsageError(f"'{wanted.match}' is no regular expression: {error}") from None
             collector.keep(pattern.search)
-        unknown: list[Unknown] = []
+        unknown: list[UnknownField] = []
         rows = [row_of(found, total, unknown) for found in collector.found.values()]
         rows.sort(key=_ORDERS[wanted.sort])
         groups: Sequence[object] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.errors import Unknown
 from kanalyze.models.coalescing import SECTOR, SECTORS
 from kanalyze.models.reuse import Reuse, reuse
 from kanalyze.models.warps import count
@@ -16,7 +17,7 @@ from kanalyze.symbolic.parts import TooLargeError
 _MOST_SHARES = 8
 
 
-def shared(launched: KernelLaunch, costs: Sequence[Cost]) -> doc.Sharing | str:
+def shared(launched: KernelLaunch, costs: Sequence[Cost]) -> doc.Sharing | Unknown:
     """How blocks share the sectors that some accesses of one pointer touch, or why it is unknown.
 
     Args:
@@ -25,14 +26,14 @@ def shared(launched: KernelLaunch, costs: Sequence[Cost]) -> doc.Sharing | str:
     """
     for cost in costs:  # accesses through generic addresses have no rule, but sectors
         if cost.reason is not None and cost.access.row.space != "generic":
-            return cost.reason
+            return Unknown(cost.reason)
     try:
         asked = sum(_asked(launched, cost) for cost in costs)
         found = reuse([launched.by_block(cost.access) for cost in costs])
     except UnknownValueError as error:
-        return str(error)
+        return Unknown(str(error))
     except TooLargeError:
-        return "blocks differ in too many ways to be compared"
+        return Unknown("blocks differ in too many ways to be compared")
     return _document(found, asked)
 
 

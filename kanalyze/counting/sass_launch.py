@@ -23,6 +23,7 @@ import numpy as np
 
 from kanalyze.counting.bindings import arrays_of, contents_of
 from kanalyze.counting.ptx_launch import BlockRuns, KernelLaunch
+from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.features import Lanes
@@ -249,15 +250,15 @@ class SassKernelLaunch:
             return result(None, None, None, runs.reason)
         answer = self._answers[instruction.address]
         active = self._axes.counted(_EXECUTED, answer, None)
-        if isinstance(active, str):
-            return result(runs.warps, None, None, active)
+        if isinstance(active, Unknown):
+            return result(runs.warps, None, None, active.reason)
         if active.requests == 0:
             return result(runs.warps, 0, 0 if shared else None, None, 0)
         if not shared and not self.follows_loads:
             return result(runs.warps, active.requests, None, None)
         cost = self._axes.counted(_rule(access), answer, answer.values[0])
-        if isinstance(cost, str):
-            return result(runs.warps, active.requests, None, cost if shared else None)
+        if isinstance(cost, Unknown):
+            return result(runs.warps, active.requests, None, cost.reason if shared else None)
         if shared:
             return result(runs.warps, active.requests, cost.cost, None)
         return result(runs.warps, active.requests, None, None, cost.cost)
@@ -317,7 +318,7 @@ class _Axes(KernelLaunch):
         self.part = None
         self.headers = {loop.header for loop in cfg.loops}
 
-    def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | str:
+    def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | Unknown:
         """Count an instruction by a rule; the reason where it cannot be told."""
         try:
             grid, within = self._grid(answer.block)
@@ -333,9 +334,9 @@ class _Axes(KernelLaunch):
                 where = grid.value(resolved)
             return count(rule, where, condition, self._shape(grid))
         except UnknownValueError as error:
-            return str(error)
+            return Unknown(str(error))
         except TooLargeError:
-            return "too many different cases to evaluate"
+            return Unknown("too many different cases to evaluate")
 
     def left(self, predecessor: int, block: int) -> bool:
         """Whether the edge ``predecessor`` → ``block`` leaves a loop."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kanalyze.counting.bindings import arrays_of
 from kanalyze.counting.ptx_launch import KernelLaunch
-from kanalyze.errors import KanalyzeError
+from kanalyze.errors import KanalyzeError, Unknown
 from kanalyze.findings import ignoring
 from kanalyze.findings.budget import Budget, SpentError
 from kanalyze.frontend.argument import Argument, Resources
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NO_SOURCE = "there is no source to compile again, only its PTX"
 """Why a change was not tried."""
+_NOT_ASKED_FOR = Unknown("it was not asked for (--no-sass)")
 _TRITON_SHARED = "global_smem"  # what Triton calls a kernel's shared memory
 
 
@@ -75,8 +76,8 @@ class Facts:
     budget: Budget = field(default_factory=Budget)
     changed: str = ""
     kept: dict[str, Any] = field(default_factory=dict, repr=False)  # what several rules look at
-    _made: dict[str, Facts | str] = field(default_factory=dict)
-    _estimated: Traffic | str | None = None
+    _made: dict[str, Facts | Unknown] = field(default_factory=dict)
+    _estimated: Traffic | Unknown | None = None
 
     # ------------------------------------------------------------ the kernel
 
@@ -116,9 +117,9 @@ class Facts:
         return None if extents is None else -(-math.prod(extents) // lanes.WARP)
 
     @property
-    def code(self) -> Code | str:
+    def code(self) -> Code | Unknown:
         """The machine code; else why there is none."""
-        return self.machine.code() if self.with_code else "it was not asked for (--no-sass)"
+        return self.machine.code() if self.with_code else _NOT_ASKED_FOR
 
     @cached_property
     def launched(self) -> KernelLaunch | None:
@@ -170,23 +171,23 @@ class Facts:
 
     # ------------------------------------------------------------ the same, changed
 
-    def again(self, **changes: Any) -> Facts | str:
+    def again(self, **changes: Any) -> Facts | Unknown:
         """The kernel compiled with other arguments of `kanalyze.compile_kernel`; else why not.
 
         ``settings`` and ``facts`` are added to those that were given. What was compiled before is
         not compiled again.
         """
         if self.compiled is None:
-            return NO_SOURCE
+            return Unknown(NO_SOURCE)
         key = repr(sorted((name, _ordered(value)) for name, value in changes.items()))
         if key not in self._made:
             try:
                 self.budget.compile(words(changes))
                 self._made[key] = self._of(self.compiled.again(**changes), words(changes))
             except SpentError as spent:
-                return str(spent)
+                return Unknown(str(spent))
             except KanalyzeError as error:
-                self._made[key] = f"it does not compile so: {error}"
+                self._made[key] = Unknown(f"it does not compile so: {error}")
         return self._made[key]
 
     def _of(self, compiled: Compiled, changed: str) -> Facts:
@@ -216,18 +217,18 @@ class Facts:
             with_code=self.with_code, device=self.device, budget=self.budget, changed=changed,
         )  # fmt: skip
 
-    def estimated(self, other: Facts) -> Traffic | str:
+    def estimated(self, other: Facts) -> Traffic | Unknown:
         """The estimate of the launch of another compilation; else why there is none."""
         if self.estimate is None or other.launch is None:
-            return "there is no estimate of the launch"
+            return Unknown("there is no estimate of the launch")
         if other._estimated is None:
             try:
                 self.budget.simulate(other.changed)
                 other._estimated = self.estimate(other)
             except SpentError as spent:
-                return str(spent)
+                return Unknown(str(spent))
             except KanalyzeError as error:
-                other._estimated = str(error)
+                other._estimated = Unknown(str(error))
         return other._estimated
 
 

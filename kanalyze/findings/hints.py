@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
 from kanalyze.results.kernel import Finding, Proof, Source
@@ -71,8 +72,8 @@ def proven(facts: Facts, finding: Finding) -> Finding | None:
         if c.lineno == line and ast.unparse(c) == said
     ][:1]  # fmt: skip
     other = facts.again(source=without(text, call))
-    if isinstance(other, str):
-        return replace(finding, unproven=other)
+    if isinstance(other, Unknown):
+        return replace(finding, unproven=other.reason)
     before, after = _widths(facts), _widths(other)
     if before != after:
         return None

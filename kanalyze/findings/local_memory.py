@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kanalyze.errors import Unknown
 from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
 from kanalyze.results.kernel import Source
@@ -25,14 +26,14 @@ class Local:
     source: Source | None
 
 
-def in_code(facts: Facts) -> list[Local] | str:
+def in_code(facts: Facts) -> list[Local] | Unknown:
     """The local accesses of the machine code; else why they are not known."""
     code = facts.code
-    if isinstance(code, str):
+    if isinstance(code, Unknown):
         return code
     function = next((f for f in code.module.functions if f.name == facts.function.name), None)
     if function is None:
-        return "the machine code has no such kernel"
+        return Unknown("the machine code has no such kernel")
     graph = sass_cfg.build(function)
     found = []
     for block in graph.blocks:

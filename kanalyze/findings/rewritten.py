@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from kanalyze.errors import KanalyzeError
+from kanalyze.errors import KanalyzeError, Unknown
 from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
 from kanalyze.sass.code import Code, read_code
@@ -23,15 +23,15 @@ def with_opcodes(facts: Facts, opcodes: Mapping[int, tuple[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | str:
+def assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | Unknown:
     """Accesses of the kernel in the machine code of a text, by space and kind; else why not."""
     if len(re.findall(r"(?m)^\s*\.version\b", text)) != 1:
-        return "the file holds several modules"
+        return Unknown("the file holds several modules")
     try:
         made = tools.assemble(text, of_triton=facts.compiled is not None)
         code = read_code(made.cubin, "assembled anew")
     except KanalyzeError as error:
-        return str(error)
+        return Unknown(str(error))
     return counted(code, facts.function)
 
 

@@ -11,7 +11,7 @@ from kanalyze.findings import catalogue, ignoring
 from kanalyze.findings.profile import Profile
 from kanalyze.profiles import document as profile_doc
 from kanalyze.profiles.collect import Collector
-from kanalyze.results.kernel import Finding, Unknown
+from kanalyze.results.kernel import Finding, UnknownField
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
@@ -35,12 +35,12 @@ class Wanted:
     prove: bool = True
 
 
-def of_kernel(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[Unknown]]:
+def of_kernel(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[UnknownField]]:
     """What the rules find in a kernel, the gravest first, and the rules that failed."""
     return _run(facts, wanted, lambda rule: [rule.check_kernel])
 
 
-def of_launch(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[Unknown]]:
+def of_launch(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[UnknownField]]:
     """The same for a launch: what is found in the kernel, too."""
     return _run(facts, wanted, lambda rule: [rule.check_kernel, rule.check_launch])
 
@@ -72,14 +72,14 @@ def _run(
     facts: Facts,
     wanted: Wanted,
     checks: Callable[[catalogue.Rule], Iterable[catalogue.Check | None]],
-) -> tuple[tuple[Finding, ...], list[Unknown]]:
+) -> tuple[tuple[Finding, ...], list[UnknownField]]:
     found: list[tuple[catalogue.Rule, Finding]] = []
-    failed: list[Unknown] = []
+    failed: list[UnknownField] = []
     odd: set[str] = set()  # about ids in comments
 
     def fault(rule: catalogue.Rule, error: Exception) -> None:  # must not cost the report
         what = f"{type(error).__name__}: {error}"[:200]
-        failed.append(Unknown("findings", f"{rule.id} failed (please report it): {what}"))
+        failed.append(UnknownField("findings", f"{rule.id} failed (please report it): {what}"))
 
     for rule in catalogue.rules():
         if rule.id in wanted.ignore:
@@ -99,7 +99,7 @@ def _run(
             fault(rule, error)
             continue
         proven += [made] if made is not None else []
-    failed += [Unknown("findings", what) for what in sorted(odd)]
+    failed += [UnknownField("findings", what) for what in sorted(odd)]
     return tuple(sorted(proven, key=_order)), failed
 
 

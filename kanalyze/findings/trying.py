@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kanalyze.errors import Unknown
 from kanalyze.findings.changes import Change
 from kanalyze.findings.facts import Facts
 from kanalyze.results.kernel import Proof
@@ -50,10 +51,10 @@ def tried(
     """
     for change in changes:
         other = facts.again(**change.changes)
-        if isinstance(other, str) or not fits(other):
+        if isinstance(other, Unknown) or not fits(other):
             continue
-        found = facts.estimated(other) if now(facts) is not None else ""
-        if isinstance(found, str):
+        found = facts.estimated(other) if now(facts) is not None else None
+        if found is None or isinstance(found, Unknown):
             yield Tried(change, other, None)
         elif not change.of_tiles or _same_work(facts.traffic, found, least):
             yield Tried(change, other, found)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import grouping
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.grouping import Group
@@ -241,7 +242,7 @@ def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
 def made(facts: Facts, group: Group, change: dict[str, Any]) -> Group | None:
     """The same accesses of the kernel compiled otherwise, as a group as wide as the narrowest."""
     other = facts.again(**change)
-    return None if isinstance(other, str) else same(other, group)
+    return None if isinstance(other, Unknown) else same(other, group)
 
 
 def same(other: Facts, group: Group) -> Group | None:

@@ -46,7 +46,7 @@ def access_rows(
     staged: Sequence[tuple[str, int] | None],
     threads: tuple[int, int, int] | None,
     launched: KernelLaunch | None,
-) -> tuple[tuple[doc.Access, ...], list[doc.Unknown]]:
+) -> tuple[tuple[doc.Access, ...], list[doc.UnknownField]]:
     """The rows in source order, and the addresses that are not known.
 
     Args:
@@ -65,7 +65,7 @@ def access_rows(
         row, instruction = access.row, access.instruction
         address, reason = _address(access, notation)
         if reason is not None:
-            unknown.append(doc.Unknown(f"accesses[{len(rows)}].address", reason))
+            unknown.append(doc.UnknownField(f"accesses[{len(rows)}].address", reason))
         when = _when(code, access)
         condition = notation.reader.condition(when) if when is not None else None
         pattern = _pattern(access, threads, values)

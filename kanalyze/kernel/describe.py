@@ -60,7 +60,7 @@ class Description:
     variables: Mapping[str, ir.Variable]
     staged: Sequence[tuple[str, int] | None]
     launched: KernelLaunch | None
-    unknown: tuple[doc.Unknown, ...]
+    unknown: tuple[doc.UnknownField, ...]
 
 
 def describe(
@@ -150,7 +150,10 @@ def describe(
         listed = listing(module, code.cfg, kernel, at, names, sources.get)
         kernel = replace(kernel, listing=listed)
     unknown = (
-        *(doc.Unknown("opcodes", f"{t}; what they access is in no count") for t in not_understood),
+        *(
+            doc.UnknownField("opcodes", f"{t}; what they access is in no count")
+            for t in not_understood
+        ),
         *no_address,
         *no_trips,
         *_no_resources(resources),
@@ -172,12 +175,12 @@ def _not_understood(instructions: Sequence[ir.Instruction]) -> list[str]:
     return [f"{unknown.total()} instructions are not understood: {listed}{more}"]
 
 
-def _no_resources(resources: Resources) -> list[doc.Unknown]:
+def _no_resources(resources: Resources) -> list[doc.UnknownField]:
     if resources.reason is None:
         return []
     names = ("registers_per_thread", "spill_store_bytes", "spill_load_bytes", "stack_bytes",
              "shared_bytes")  # fmt: skip
-    return [doc.Unknown(name, resources.reason) for name in names]
+    return [doc.UnknownField(name, resources.reason) for name in names]
 
 
 def _branches(code: EvaluatedKernel) -> dict[str, int]:
@@ -234,7 +237,7 @@ def _alignment(through: Sequence[doc.Access]) -> int | None:
 
 def _loops(
     code: EvaluatedKernel, reader: Reader, lines: SourceLines
-) -> tuple[tuple[doc.Loop, ...], list[doc.Unknown]]:
+) -> tuple[tuple[doc.Loop, ...], list[doc.UnknownField]]:
     """The loops by their headers, and the trip counts that are not known."""
     rows: list[doc.Loop] = []
     unknown = []
@@ -243,7 +246,7 @@ def _loops(
         trip = code.addresses.solved.trips[loop.header]
         text = _trip_count(trip, reader)
         if text is None:
-            unknown.append(doc.Unknown(f"loops[{len(rows)}].trip_count", trip.reason or ""))
+            unknown.append(doc.UnknownField(f"loops[{len(rows)}].trip_count", trip.reason or ""))
         inside = [i.pos.line for b in loop.body for i in blocks[b].instructions]
         latches = [blocks[b].instructions[-1] for b in loop.latches if blocks[b].instructions]
         rows.append(
@@ -304,7 +307,7 @@ def _coarsening(
     arguments: Mapping[str, Argument],
     accesses: Sequence[doc.Access],
     threads: int | None,
-) -> tuple[Coarsening, list[doc.Unknown]]:
+) -> tuple[Coarsening, list[doc.UnknownField]]:
     """Elements of a thread, with what is not known of them."""
     moved = []
     for value, access in zip(code.addresses.accesses, accesses, strict=True):
@@ -326,7 +329,7 @@ def _coarsening(
             )  # fmt: skip
     result = coarsening(moved, _element_bytes(code, notation, arguments), threads)
     unknown = [
-        doc.Unknown(
+        doc.UnknownField(
             f"thread_coarsening.{name}",
             result.basis if name != "threads_per_block" else "no .reqntid in the PTX",
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from kanalyze.errors import InputError, KanalyzeError, MissingToolError
+from kanalyze.errors import InputError, KanalyzeError, MissingToolError, Unknown
 from kanalyze.frontend.argument import Resources
 from kanalyze.frontend.subject import Subject
 from kanalyze.kernel import sass as sass_section
@@ -23,7 +23,7 @@ from kanalyze.results import kernel as doc
 from kanalyze.sass.code import Code, code_of, read_code
 from kanalyze.toolchain import tools
 
-LEFT_OUT = "left out as asked for (--no-sass)"
+LEFT_OUT = Unknown("left out as asked for (--no-sass)")
 NO_PTX = "there is no PTX in the file"
 _DYNAMIC = "part of it is chosen at launch: give --launch"
 _Spills = tuple[int | None, int | None]
@@ -76,12 +76,12 @@ class AssembledKernels:
 
     # ------------------------------------------------------------ machine code
 
-    def code(self) -> Code | str:
+    def code(self) -> Code | Unknown:
         """The machine code, disassembled once; else the reason why there is none."""
         return self._code
 
     @cached_property
-    def _code(self) -> Code | str:
+    def _code(self) -> Code | Unknown:
         subject = self.subject
         try:
             if subject.cubin is not None:
@@ -90,38 +90,38 @@ class AssembledKernels:
                 tool = subject.compiled.resources.tool
                 return read_code(subject.compiled.cubin, f"assembled by {tool}")
             if self.cubin is None:
-                return self.reason or "there is no machine code of this file"
+                return Unknown(self.reason or "there is no machine code of this file")
             tool = next((row.tool for row in self.known.values()), "ptxas")
             return read_code(self.cubin, f"assembled by {tool}")
         except KanalyzeError as error:
-            return str(error)
+            return Unknown(str(error))
 
     def _section(
         self,
-        code: Code | str,
+        code: Code | Unknown,
         name: str,
         ptx: ir.Function | None = None,
         spills: _Spills = (None, None),
-    ) -> doc.Sass | str:
+    ) -> doc.Sass | Unknown:
         """The ``sass`` part of a kernel, or why there is none."""
-        if isinstance(code, str):
+        if isinstance(code, Unknown):
             return code
         try:
             module = self.subject.module if ptx is not None else None
             return sass_section.section(code, name, ptx, module, spills)
         except KanalyzeError as error:
-            return str(error)
+            return Unknown(str(error))
 
     def with_sass(
         self, kernel: doc.Kernel, function: ir.Function, wanted: bool
-    ) -> tuple[doc.Kernel, list[doc.Unknown]]:
+    ) -> tuple[doc.Kernel, list[doc.UnknownField]]:
         """A kernel's document with the ``sass`` part, and what of it is not known and why."""
         spills = (kernel.spill_store_bytes, kernel.spill_load_bytes)
         code = self.code() if wanted else LEFT_OUT
         sass = self._section(code, function.name, function, spills)
-        unknown: list[doc.Unknown] = []
-        if isinstance(sass, str):
-            unknown.append(doc.Unknown("sass", sass))
+        unknown: list[doc.UnknownField] = []
+        if isinstance(sass, Unknown):
+            unknown.append(doc.UnknownField("sass", sass.reason))
         else:
             kernel = replace(kernel, sass=sass)
         known = self.known.get(function.name)
@@ -129,16 +129,16 @@ class AssembledKernels:
             kernel, not_recorded = _with_spills(kernel)
             unknown += not_recorded
         if known is not None and kernel.shared_bytes is None:
-            unknown.append(doc.Unknown("shared_bytes", _DYNAMIC))
+            unknown.append(doc.UnknownField("shared_bytes", _DYNAMIC))
         return kernel, unknown
 
-    def bare(self, name: str) -> tuple[doc.SassKernel, list[doc.Unknown]]:
+    def bare(self, name: str) -> tuple[doc.SassKernel, list[doc.UnknownField]]:
         """The document of a kernel without PTX, and what of it is not known and why."""
         section = self._section(self.code(), name)
-        unknown = [doc.Unknown(key, NO_PTX) for key in doc.PTX_KEYS]
-        if isinstance(section, str):
-            unknown.append(doc.Unknown("sass", section))
-        sass = None if isinstance(section, str) else section
+        unknown = [doc.UnknownField(key, NO_PTX) for key in doc.PTX_KEYS]
+        if isinstance(section, Unknown):
+            unknown.append(doc.UnknownField("sass", section.reason))
+        sass = None if isinstance(section, Unknown) else section
         known = self.known.get(name)
         capability = self.subject.cubin.capability if self.subject.cubin is not None else None
         kernel = doc.SassKernel(
@@ -157,7 +157,7 @@ class AssembledKernels:
         if known is None:
             reason = self.reason or "cuobjdump does not report on this kernel"
             for key in ("registers_per_thread", "stack_bytes", "shared_bytes"):
-                unknown.append(doc.Unknown(key, reason))
+                unknown.append(doc.UnknownField(key, reason))
         kernel, not_recorded = _with_spills(kernel)
         return kernel, [*unknown, *not_recorded]
 
@@ -192,10 +192,10 @@ def _text(module: ir.Module) -> str:
 K = TypeVar("K", doc.Kernel, doc.SassKernel)
 
 
-def _with_spills(kernel: K) -> tuple[K, list[doc.Unknown]]:
+def _with_spills(kernel: K) -> tuple[K, list[doc.UnknownField]]:
     """Without any access to local memory nothing is spilled; else a cubin does not tell."""
     sass = kernel.sass
     if sass is not None and sass.local_store_bytes == sass.local_load_bytes == 0:
         return replace(kernel, spill_store_bytes=0, spill_load_bytes=0), []
     keys = ("spill_store_bytes", "spill_load_bytes")
-    return kernel, [doc.Unknown(key, _NO_SPILLS) for key in keys]
+    return kernel, [doc.UnknownField(key, _NO_SPILLS) for key in keys]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kanalyze.errors import Unknown
 from kanalyze.models.coalescing import SECTOR
 
 LEVELS = ("l1", "l2", "hbm")
@@ -31,7 +32,7 @@ _CROSSING = {
 
 def intensity(
     flops: float | None, counters: Mapping[str, int | None], compulsory_bytes: int | None
-) -> dict[str, float | str]:
+) -> dict[str, float | Unknown]:
     """Operations per byte by level (`LEVELS`); in the place of one that is not known, the reason.
 
     Args:
@@ -39,18 +40,18 @@ def intensity(
         counters: sectors by counter, under the names of the JSON.
         compulsory_bytes: bytes that are read and written at least.
     """
-    found: dict[str, float | str] = {}
+    found: dict[str, float | Unknown] = {}
     for level in LEVELS:
         if level == "hbm":
             size, missing = compulsory_bytes, "bytes"
         else:
             size, missing = _bytes(counters, _CROSSING[level])
         if flops is None:
-            found[level] = "operations are not known"
+            found[level] = Unknown("operations are not known")
         elif size is None:
-            found[level] = f"{missing} are not known"
+            found[level] = Unknown(f"{missing} are not known")
         else:
-            found[level] = flops / size if size else "no bytes are moved"
+            found[level] = flops / size if size else Unknown("no bytes are moved")
     return found
 
 

@@ -11,6 +11,7 @@ from kanalyze.counting import atomics
 from kanalyze.counting.ptx_launch import Cost
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
+from kanalyze.errors import Unknown
 from kanalyze.models import tensor
 from kanalyze.performance.cache_sim.tiles import past_l1
 from kanalyze.performance.timing import pipes
@@ -38,7 +39,7 @@ class Local:
 
 def demand(
     totals: Totals, code: SassKernelLaunch, cfg: Cfg, sectors: int, device: Device
-) -> Demand | str:
+) -> Demand | Unknown:
     """What the launch asks for; the reason where a part of it is not known.
 
     Args:
@@ -58,12 +59,13 @@ def demand(
         wavefronts += tensor.operand_wavefronts(instruction) * times / _WARPS_OF_A_GROUP
     cycles["shared"] = wavefronts
     operations = totals.tensor_flops()
-    if isinstance(operations, str):
+    if isinstance(operations, Unknown):
         return operations
     for kind, number in operations.items():
         rate = tensor.operations_per_clock(kind, device)
         if rate is None:
-            return f"the rate of the tensor cores of {device.name} for {kind} is not known"
+            reason = f"the rate of the tensor cores of {device.name} for {kind} is not known"
+            return Unknown(reason)
         cycles["tensor"] = cycles.get("tensor", 0.0) + number / rate
     blocks = math.prod(code.launch.grid)
     warps = blocks * -(-math.prod(code.launch.block) // _LANES)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
+from kanalyze.errors import Unknown
 from kanalyze.kernel.describe import Description
 from kanalyze.models import tensor
 from kanalyze.models.coalescing import SECTOR
@@ -60,7 +61,7 @@ class Given:
 
     description: Description
     totals: Totals
-    code: SassKernelLaunch | str
+    code: SassKernelLaunch | Unknown
     counters: Mapping[str, int | None]
     read_bytes: int | None
     write_bytes: int | None
@@ -74,7 +75,7 @@ def predict(
     device: Device,
     changes: Mapping[str, float] | None = None,
     own: Mapping[str, Parameter] | None = None,
-) -> Prediction | str:
+) -> Prediction | Unknown:
     """Simulate the launch; the reason where that is not possible.
 
     Args:
@@ -85,23 +86,23 @@ def predict(
     """
     launched = given.totals.launched
     if given.totals.unread is not None:
-        return given.totals.unread
+        return Unknown(given.totals.unread)
     try:
         factors = {WHAT_IF[k]: factor for k, factor in (changes or {}).items()}
         chip = machine(device, factors, own)
         stream = streams.stream(launched, given.description.staged, _MOST_BLOCKS)
     except (UnknownValueError, NoParameterError) as error:
-        return str(error)
+        return Unknown(str(error))
     except TooLargeError:
-        return "too many different accesses to simulate"
+        return Unknown("too many different accesses to simulate")
     blocks = math.prod(launched.launch.grid)
     threads = math.prod(launched.launch.block)
-    if isinstance(given.code, str):
+    if isinstance(given.code, Unknown):
         return given.code
     names = ("global_load_sectors", "global_store_sectors")
     sectors = sum(given.counters.get(name) or 0 for name in names)
     asked = demand(given.totals, given.code, given.description.cfg, sectors, device)
-    if isinstance(asked, str):
+    if isinstance(asked, Unknown):
         return asked
     if not asked.cycles.get("tensor"):
         chip = chip.light()
@@ -172,7 +173,7 @@ def _assumptions(
     if ranged:
         said.append("ranges: how far blocks drift apart, which depends on the chip and the code")
     code = given.code
-    if not isinstance(code, str) and code.instructions_executed.value is None:
+    if not isinstance(code, Unknown) and code.instructions_executed.value is None:
         said.append("time: where data decide, warps are taken to go both ways")
     if not chip.checked:
         said.append(
@@ -195,11 +196,12 @@ def _known(given: Given) -> Known:
             )  # what is out of bounds, too
         elif past_l1(cost.access):
             uncached += cost.counted.cost
+    code = given.code
     return Known(
         read=(given.read_bytes or 0) // SECTOR,
         written=(given.write_bytes or 0) // SECTOR,
         uncached=uncached,
-        rewrites=1.0 if isinstance(given.code, str) else rewrites(given.code.cfg, runs(given.code)),
+        rewrites=1.0 if isinstance(code, Unknown) else rewrites(code.cfg, runs(code)),
         requested=given.counters.get("global_load_sectors") or 0,
     )
 
@@ -236,7 +238,7 @@ def achieved(
     if operations is not None:
         rates["tflops"] = operations / seconds / 1e12
     by_type = totals.tensor_flops()
-    if isinstance(by_type, str):
+    if isinstance(by_type, Unknown):
         return rates
     shares = [
         number / seconds / 1e12 / highest

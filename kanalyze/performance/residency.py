@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kanalyze.devices.table import Device
-from kanalyze.errors import UsageError
+from kanalyze.errors import Unknown, UsageError
 from kanalyze.frontend.argument import Resources
 from kanalyze.launch.record import Launch
 from kanalyze.models.occupancy import occupancy
@@ -20,14 +20,14 @@ def shared_bytes(launch: Launch, resources: Resources) -> int | None:
 
 def occupancy_part(
     launch: Launch, resources: Resources, device: Device | None
-) -> doc.OccupancyPart | str:
+) -> doc.OccupancyPart | Unknown:
     """Blocks and warps that fit on an SM; the reason where that is not known."""
     registers = launch.registers_per_thread or resources.registers
     if device is None or registers is None:
-        return resources.reason or "no device is known"
+        return Unknown(resources.reason or "no device is known")
     shared = shared_bytes(launch, resources)
     if shared is None:
-        return "dynamic shared memory: a launch chooses it"
+        return Unknown("dynamic shared memory: a launch chooses it")
     try:
         result = occupancy(
             threads=math.prod(launch.block),
@@ -36,7 +36,7 @@ def occupancy_part(
             device=device,
         )
     except UsageError as error:
-        return str(error)
+        return Unknown(str(error))
     return doc.OccupancyPart(
         blocks_per_sm=result.blocks_per_sm,
         warps_per_sm=result.warps_per_sm,
@@ -49,10 +49,10 @@ def occupancy_part(
 
 def waves_part(
     launch: Launch, occupied: doc.OccupancyPart | None, device: Device | None
-) -> doc.WavesPart | str:
+) -> doc.WavesPart | Unknown:
     """How the grid fills the device; the reason where that is not known."""
     if device is None or occupied is None or device.sms is None:
-        return "the number of SMs or of blocks on one is not known"
+        return Unknown("the number of SMs or of blocks on one is not known")
     result = waves(
         blocks=math.prod(launch.grid), device=device, blocks_per_sm=occupied.blocks_per_sm
     )

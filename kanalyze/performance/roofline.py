@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kanalyze.devices.table import Device
+from kanalyze.errors import Unknown
 from kanalyze.models import tensor
 from kanalyze.models.intensity import crossing
 from kanalyze.models.roofline import roofline
@@ -20,13 +21,13 @@ _OPERANDS = {"f16": "fp16", "e4m3": "fp8", "e5m2": "fp8", "f8f6f4": "fp8", "s8":
 
 def roofline_of(
     by_unit: Mapping[str, float],
-    by_operand: Mapping[str, float] | str,
+    by_operand: Mapping[str, float] | Unknown,
     counters: Mapping[str, int | None],
     predicted_us: float | None,
     device: Device | None,
     changes: Mapping[str, float],
     own: Mapping[str, Parameter] | None = None,
-) -> doc.RooflinePart | str:
+) -> doc.RooflinePart | Unknown:
     """Where the launch stands; the reason where that is not known.
 
     Args:
@@ -39,24 +40,24 @@ def roofline_of(
         own: parameters of the GPU in the place of the model's.
     """
     if device is None or predicted_us is None:
-        return "the device or the time is not known"
-    if isinstance(by_operand, str):
+        return Unknown("the device or the time is not known")
+    if isinstance(by_operand, Unknown):
         return by_operand
     operations, peaks = _units(by_unit, by_operand, device, changes.get("clock", 1.0))
-    if isinstance(peaks, str):
+    if isinstance(peaks, Unknown):
         return peaks
     try:
         factors = {WHAT_IF[name]: factor for name, factor in changes.items()}
         chip = machine(device, factors, own)
     except NoParameterError as error:
-        return str(error)
+        return Unknown(str(error))
     rates, notes = _bandwidths(device, chip, changes)
     moved = {name: crossing(counters, name) for name in ("l1", "l2")}
     moved["hbm"] = _added(counters.get("dram_read_bytes"), counters.get("dram_write_bytes"))
     levels = {name: (float(size), rates[name]) for name, size in moved.items() if size is not None}
     found = roofline(operations, peaks, levels)
     if found is None:
-        return "the launch does no floating-point operations"
+        return Unknown("the launch does no floating-point operations")
     return doc.RooflinePart(
         unit=found.unit,
         peaks_tflops={name: rate / 1e12 for name, rate in peaks.items()},
@@ -79,7 +80,7 @@ def roofline_of(
 
 def _units(
     by_unit: Mapping[str, float], by_operand: Mapping[str, float], device: Device, clock: float
-) -> tuple[dict[str, float], dict[str, float] | str]:
+) -> tuple[dict[str, float], dict[str, float] | Unknown]:
     """Operations by unit and type, and the units' peaks; the reason where one is not known."""
     operations: dict[str, float] = {}
     peaks: dict[str, float] = {}
@@ -87,12 +88,13 @@ def _units(
         if unit != "tensor" and number:
             peak = _peak(unit, device)
             if peak is None:
-                return operations, f"the peak of {device.name} for {unit} is not known"
+                return operations, Unknown(f"the peak of {device.name} for {unit} is not known")
             operations[unit], peaks[unit] = number, peak * 1e12 * clock
     for kind, number in by_operand.items():
         peak = tensor.peak(kind, device)
         if peak is None:
-            return operations, f"the tensor cores' peak of {device.name} for {kind} is not known"
+            reason = f"the tensor cores' peak of {device.name} for {kind} is not known"
+            return operations, Unknown(reason)
         name = f"tensor {_OPERANDS.get(kind, kind)}"
         operations[name] = operations.get(name, 0.0) + number
         peaks[name] = peak * 1e12 * clock

@@ -27,7 +27,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownField:
     """A field that is not known, and why."""
 
     field: str
@@ -162,7 +162,7 @@ class Report:
     kernels: tuple[Row, ...]
     summary: Summary
     findings: tuple[Finding, ...]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
     grouped_by: str | None = None
     groups: tuple[Group, ...] = ()
 

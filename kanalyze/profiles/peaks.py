@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from kanalyze.errors import KanalyzeError
+from kanalyze.errors import KanalyzeError, Unknown
 from kanalyze.profiles.names import KernelName
 from kanalyze.profiles.readers.event import Device
 
@@ -27,34 +27,34 @@ Peak = tuple[float, str]
 
 def peak_of(
     device: Device | None, dtype: str, name: KernelName, tensor_core: bool | None
-) -> Peak | str:
+) -> Peak | Unknown:
     """The dense peak that a matrix product of this type and path is up against, or why there is
     none to compare with."""
     if device is None or device.name is None:
-        return "the dump does not name the device"
+        return Unknown("the dump does not name the device")
     if tensor_core is None and dtype not in _ONE_PEAK:
-        return f"the name does not say whether the {dtype} product ran on tensor cores"
+        return Unknown(f"the name does not say whether the {dtype} product ran on tensor cores")
     if tensor_core is False:
         field = _SIMT.get(dtype)
     else:
         field = _TENSOR.get(dtype)
         if dtype == "f32" and name.decoded.get("dtype_mma") not in (None, "tf32", "f32"):
-            return "the matrix instruction's type is none of the product's"
+            return Unknown("the matrix instruction's type is none of the product's")
     if field is None:
-        return f"no peak is known for {dtype} on this path"
+        return Unknown(f"no peak is known for {dtype} on this path")
     return _table(device.name, field)
 
 
 @cache
-def _table(device: str, field: str) -> Peak | str:
+def _table(device: str, field: str) -> Peak | Unknown:
     from kanalyze.devices import table as devices
 
     try:
         found = devices.device(device)
     except KanalyzeError as error:
-        return str(error)
+        return Unknown(str(error))
     value = getattr(found, field)
     if value is None:
-        return f"{found.name}: {field}: {found.why_unknown(field)}"
+        return Unknown(f"{found.name}: {field}: {found.why_unknown(field)}")
     fact = found.facts[field]
     return float(value), devices.sources().get(fact.source, fact.source)

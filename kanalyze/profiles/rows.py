@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar
 
-from kanalyze.errors import KanalyzeError
+from kanalyze.errors import KanalyzeError, Unknown
 from kanalyze.profiles.collect import Collector, Found, Tally
-from kanalyze.profiles.document import Group, Launch, Problem, Row, Summary, Unknown
+from kanalyze.profiles.document import Group, Launch, Problem, Row, Summary, UnknownField
 from kanalyze.profiles.operators import product_of
 from kanalyze.profiles.peaks import peak_of
 from kanalyze.profiles.readers.event import Device
@@ -22,7 +22,7 @@ _UNDECIDED = 0.01
 """Share of the time that may be undecided for the share on tensor cores to be a number."""
 
 
-def row_of(found: Found, total_us: float | None, unknown: list[Unknown]) -> Row:
+def row_of(found: Found, total_us: float | None, unknown: list[UnknownField]) -> Row:
     """A row; what is not known of it is added to ``unknown``."""
     time = found.tally.time_us
     by_time = sorted(found.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
@@ -107,7 +107,7 @@ def _held(
     return found.blocks_per_sm, found.percent
 
 
-def _problems(found: Found, unknown: list[Unknown]) -> list[Problem]:
+def _problems(found: Found, unknown: list[UnknownField]) -> list[Problem]:
     if found.name.decoded.get("op") not in MATRIX or found.name.decoded.get("op") == "attention":
         return []
     problems = []
@@ -117,9 +117,9 @@ def _problems(found: Found, unknown: list[Unknown]) -> list[Problem]:
             continue
         rate = product.flops * tally.calls / tally.total_us / 1e6
         peak = peak_of(device, product.dtype, found.name, found.tensor_core)
-        if isinstance(peak, str):
-            add_unknown(unknown, "kernels[].problems[].peak_share", peak)
-        known = None if isinstance(peak, str) else peak
+        if isinstance(peak, Unknown):
+            add_unknown(unknown, "kernels[].problems[].peak_share", peak.reason)
+        known = None if isinstance(peak, Unknown) else peak
         problems.append(
             Problem(
                 operator.name, product.m, product.n, product.k, product.batch, product.dtype,
@@ -133,10 +133,10 @@ def _problems(found: Found, unknown: list[Unknown]) -> list[Problem]:
     return problems[:SHOWN_PROBLEMS]
 
 
-def add_unknown(unknown: list[Unknown], field: str, reason: str) -> None:
+def add_unknown(unknown: list[UnknownField], field: str, reason: str) -> None:
     """Note a reason once."""
     if not any(u.field == field and u.reason == reason for u in unknown):
-        unknown.append(Unknown(field, reason))
+        unknown.append(UnknownField(field, reason))
 
 
 def groups_of(
@@ -161,7 +161,7 @@ def groups_of(
     ]
 
 
-def summary_of(rows: list[Row], collector: Collector, unknown: list[Unknown]) -> Summary:
+def summary_of(rows: list[Row], collector: Collector, unknown: list[UnknownField]) -> Summary:
     """The summary of rows."""
     known = all(row.total_us is not None for row in rows) and bool(rows)
     total = sum(row.total_us or 0.0 for row in rows) if known else None
@@ -181,7 +181,7 @@ def summary_of(rows: list[Row], collector: Collector, unknown: list[Unknown]) ->
 
 
 def _tensor_core_share(
-    rows: list[Row], total: float | None, unknown: list[Unknown]
+    rows: list[Row], total: float | None, unknown: list[UnknownField]
 ) -> tuple[float | None, tuple[float, float] | None]:
     field = "summary.tensor_core_share"
     if not total:

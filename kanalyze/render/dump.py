@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kanalyze.errors import Unknown
 from kanalyze.models.warps import AlikeClasses
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.write import instruction_text
@@ -119,7 +120,7 @@ def predicates(cfg: Cfg, addresses: Addresses, reader: Reader) -> Iterator[str]:
 
 
 def classes(
-    accesses: Sequence[tuple[AccessValue, tuple[int, Sequence[AlikeClasses]] | str]],
+    accesses: Sequence[tuple[AccessValue, tuple[int, Sequence[AlikeClasses]] | Unknown]],
 ) -> Iterator[str]:
     """The classes by which accesses are counted in a launch.
 
@@ -128,8 +129,8 @@ def classes(
     """
     for access, counted in accesses:
         yield f"{access.instruction.pos.line}: {instruction_text(access.instruction)}"
-        if isinstance(counted, str):
-            yield f"  not counted: {counted}"
+        if isinstance(counted, Unknown):
+            yield f"  not counted: {counted.reason}"
             continue
         period, alike = counted
         unit = "wavefronts" if access.row.space == "shared" else "sectors"

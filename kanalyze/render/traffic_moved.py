@@ -11,13 +11,13 @@ from kanalyze.text.numbers import decimal, engineering, human, percent, whole
 from kanalyze.text.page import NBSP, Segment, plural
 
 Line = tuple[str, Sequence[Segment]]
-Unknown = Callable[[str], Segment]
+ShowUnknown = Callable[[str], Segment]
 _UNITS = {"tensor": "tensor core", "sfu": "special functions"}
 _LEVELS = {"l1": "L1", "l2": "L2", "hbm": "HBM (compulsory bytes)"}
 _MOST_BRANCHES = 8
 
 
-def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def lines(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     """Labels and segments, one pair a line; ``unknown`` says why a field is not known."""
     yield from _bytes(traffic, unknown)
     yield from _by_space(traffic, unknown)
@@ -26,7 +26,7 @@ def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
     yield from _branches(traffic)
 
 
-def _bytes(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _bytes(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     compulsory = traffic.compulsory
     known = traffic_pointers.per_pointer(traffic)
     for index, pointer in enumerate(known):
@@ -65,7 +65,7 @@ def _sectors(found: doc.SectorsPerBlock) -> str:
     return f"{whole(found.least)} to {whole(found.most)} sectors a block"
 
 
-def _by_space(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _by_space(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     """What threads move, in one line."""
     segments: list[Segment] = []
     for space, kinds in traffic.bytes_by_space.items():
@@ -82,7 +82,7 @@ def _by_space(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
         yield "by threads", segments
 
 
-def _operations(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _operations(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     if traffic.flops is None:
         yield "operations", [unknown("flops")]
     elif not traffic.flops:
@@ -95,7 +95,7 @@ def _operations(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
         yield "operations", [total, (f": {', '.join(units)}", "")]
 
 
-def _intensity(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _intensity(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     """At each level; nothing where there is nothing to say."""
     if not traffic.flops:
         for level in _LEVELS if traffic.flops == 0 else ():

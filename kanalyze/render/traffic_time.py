@@ -9,21 +9,21 @@ from kanalyze.text.numbers import bound_name, decimal, engineering, percent, uni
 from kanalyze.text.page import NBSP, Segment
 
 Line = tuple[str, Sequence[Segment]]
-Unknown = Callable[[str], Segment]
+ShowUnknown = Callable[[str], Segment]
 NAMES = ("l1_miss_sectors", "l2_read_sectors", "l2_write_sectors", "dram_read_bytes",
          "dram_write_bytes")  # fmt: skip
 _WAYS = {"hbm": "from HBM", "l2": "through L2", "l1": "through L1"}
 _SHOWN = 6
 
 
-def lines(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def lines(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     """Labels and segments, one pair a line; ``unknown`` says why a field is not known."""
     yield from _caches(traffic, unknown)
     yield from _time(traffic, unknown)
     yield from _at_time(traffic)
 
 
-def _caches(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _caches(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     counters = traffic.counters
     if all(counters.get(name) is None for name in NAMES):
         first = unknown(f"counters.{NAMES[0]}")
@@ -85,7 +85,7 @@ def _range(traffic: doc.Traffic, name: str) -> str:
     return f", between {shown(min(bounds))} and {shown(max(bounds))}"
 
 
-def _time(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _time(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     time = traffic.time
     if time.predicted_us is None:
         yield "time", [unknown("time.predicted_us")]
@@ -157,7 +157,7 @@ def _achieved(traffic: doc.Traffic) -> Iterator[Line]:
         yield "", [(f"reached: {'; '.join(parts)}", "")]
 
 
-def _roofline(traffic: doc.Traffic, unknown: Unknown) -> Iterator[Line]:
+def _roofline(traffic: doc.Traffic, unknown: ShowUnknown) -> Iterator[Line]:
     """The lowest roof, and where the launch stands to the ridge of HBM."""
     found = traffic.roofline
     if found is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.results.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.comparison/1"
@@ -104,7 +104,7 @@ class Comparison:
     points: tuple[Point, ...]
     growth: tuple[Growth, ...]
     assumptions: tuple[str, ...]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

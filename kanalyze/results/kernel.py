@@ -309,7 +309,7 @@ class SassKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownField:
     """A field that is null: its path (``kernels[0].registers_per_thread``) and the reason."""
 
     field: str
@@ -332,7 +332,7 @@ class Report:
     kernels: tuple[Kernel | SassKernel, ...]
     functions: tuple[str, ...]
     skipped: tuple[Skipped, ...]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.results.kernel import Finding, Source, Unknown
+from kanalyze.results.kernel import Finding, Source, UnknownField
 from kanalyze.results.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.traffic/1"
@@ -287,7 +287,7 @@ class Traffic:
     layouts: tuple[LayoutPart, ...]
     findings: tuple[Finding, ...]
     assumptions: tuple[str, ...]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
     at_time: AtTime | None = None
     schema: str = SCHEMA
 

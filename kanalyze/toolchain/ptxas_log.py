@@ -17,6 +17,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from kanalyze.errors import Unknown
+
 _PART = (
     r",\s*(?:used\s+)?\d+(?:\+\d+)?\s+"
     r"(?:bytes\s+(?:cumulative\s+stack\s+size|[a-z]+(?:\[\d+\])?)|[a-z]+)"
@@ -240,8 +242,8 @@ class _Reader:
     def _used(self, found: re.Match[str]) -> None:
         at = found.start()
         function = self._used_by()
-        if isinstance(function, str):
-            self._skip(at, function)
+        if isinstance(function, Unknown):
+            self._skip(at, function.reason)
             return
         self.used = function
         function.kernel = True
@@ -253,7 +255,7 @@ class _Reader:
         if function.tool == "ptxas":  # ptxas leaves out what a function has none of
             function.facts.setdefault("shared_bytes", 0)
 
-    def _used_by(self) -> _Function | str:
+    def _used_by(self) -> _Function | Unknown:
         """The function that registers belong to, or why it is not clear.
 
         ptxas writes them right behind the function's properties (before CUDA 4: behind its name),
@@ -265,14 +267,14 @@ class _Reader:
         if entry is not None and entry.open:
             before = self.functions[-2] if len(self.functions) > 1 else None
             if "stack_bytes" not in entry.facts and before is not None and before.open:
-                return (
+                return Unknown(
                     f"it belongs to '{before.name}' or to '{entry.name}': the lines of two "
                     "compilations are mixed"
                 )
             return entry
         if named is not None and not named.kernel and "registers" not in named.facts:
             return named
-        return "no function was named before, or it has its registers already"
+        return Unknown("no function was named before, or it has its registers already")
 
     def _part(self, function: _Function, number: re.Match[str]) -> bool:
         value, what = int(number[1]) + int(number[2] or 0), number[3]

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kanalyze.counting.sass_launch import SassKernelLaunch
-from kanalyze.results.kernel import Unknown
+from kanalyze.errors import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.traffic.totals import Totals
 
 
@@ -15,11 +16,11 @@ class ExactCounters:
     """Counters under the names of the JSON; those that are not known are None, with the reason."""
 
     values: Mapping[str, int | None]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownField, ...]
     assumptions: tuple[str, ...] = ()
 
 
-def exact_counters(totals: Totals, code: SassKernelLaunch | str) -> ExactCounters:
+def exact_counters(totals: Totals, code: SassKernelLaunch | Unknown) -> ExactCounters:
     """The counters of the PTX's accesses; what the machine code executes, which is what runs.
 
     Global loads are those of the machine code where it follows loaded data: the assembler merges or
@@ -30,9 +31,9 @@ def exact_counters(totals: Totals, code: SassKernelLaunch | str) -> ExactCounter
         code: the machine code in the launch, or why there is none.
     """
     values, unknown = totals.counters()
-    if isinstance(code, str):
+    if isinstance(code, Unknown):
         values["instructions_executed"] = None
-        unknown.append(Unknown("counters.instructions_executed", code))
+        unknown.append(UnknownField("counters.instructions_executed", code.reason))
         shared = any(cost.access.row.space == "shared" for cost in totals.costs)
         said = "shared accesses are those of the PTX; the assembler may drop or merge some"
         return ExactCounters(values, tuple(unknown), (said,) if shared else ())
@@ -56,5 +57,5 @@ def exact_counters(totals: Totals, code: SassKernelLaunch | str) -> ExactCounter
         unknown = [u for u in unknown if u.field != field]
         if total.value is None:
             reason = total.reason or "the machine code does not tell"
-            unknown.append(Unknown(field, f"{reason}; at least {total.at_least:,}"))
+            unknown.append(UnknownField(field, f"{reason}; at least {total.at_least:,}"))
     return ExactCounters(values, tuple(unknown), assumptions)

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch
+from kanalyze.errors import Unknown
 from kanalyze.kernel.sources import SourceLines
 from kanalyze.models import branches as model
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.memory import SassAccess
 from kanalyze.sass.memory import memory_access as sass_access
@@ -25,7 +26,7 @@ _SPILLS = ("load", "store")
 
 def bytes_by_space(
     launched: KernelLaunch, costs: Iterable[Cost], unread: str | None
-) -> tuple[Bytes, list[Unknown]]:
+) -> tuple[Bytes, list[UnknownField]]:
     """Bytes that threads move, by state space and kind: executions by a thread times their width.
 
     A ``cp.async`` that reads nothing (source size 0) moves nothing. What is not known is None, and
@@ -43,39 +44,39 @@ def bytes_by_space(
         if row.kind == "prefetch":
             continue
         kinds = total.setdefault(row.space, {})
-        moved = unread or _moved(launched, cost)
-        if isinstance(moved, str):
-            reasons.setdefault(f"bytes_by_space.{row.space}.{row.kind}", moved)
+        moved = Unknown(unread) if unread else _moved(launched, cost)
+        if isinstance(moved, Unknown):
+            reasons.setdefault(f"bytes_by_space.{row.space}.{row.kind}", moved.reason)
             kinds[row.kind] = None
         else:
             so_far = kinds.setdefault(row.kind, 0)
             kinds[row.kind] = None if so_far is None else so_far + moved
-    return total, [Unknown(field, reason) for field, reason in reasons.items()]
+    return total, [UnknownField(field, reason) for field, reason in reasons.items()]
 
 
-def _moved(launched: KernelLaunch, cost: Cost) -> int | str:
+def _moved(launched: KernelLaunch, cost: Cost) -> int | Unknown:
     size = cost.access.row.bytes_per_thread or cost.moved
     if size is None:
-        return f"line {cost.access.instruction.pos.line}: how much is moved is not known"
+        return Unknown(f"line {cost.access.instruction.pos.line}: how much is moved is not known")
     if cost.counted is not None:
         return cost.counted.threads * size
     threads = _threads(launched, cost.access)
     return threads * size if isinstance(threads, int) else threads
 
 
-def _threads(launched: KernelLaunch, access: AccessValue) -> int | str:
+def _threads(launched: KernelLaunch, access: AccessValue) -> int | Unknown:
     """How often a thread executes an access, else the reason."""
     try:
         return launched.threads(access)
     except UnknownValueError as error:
-        return str(error)
+        return Unknown(str(error))
     except TooLargeError:
-        return "too many different cases to evaluate"
+        return Unknown("too many different cases to evaluate")
 
 
 def spilled(
-    code: SassKernelLaunch | str, local: bool, in_code: int | None
-) -> tuple[dict[str, int | None], list[Unknown]]:
+    code: SassKernelLaunch | Unknown, local: bool, in_code: int | None
+) -> tuple[dict[str, int | None], list[UnknownField]]:
     """Bytes that threads spill from registers to local memory, and load again, as executed.
 
     They stand only in the machine code: its local accesses, where the PTX has none.
@@ -89,14 +90,15 @@ def spilled(
     reason: str | None
     if in_code == 0:
         return moved, []
-    if isinstance(code, str) or local:
-        reason = code if isinstance(code, str) else "local arrays and spills are not told apart"
+    if isinstance(code, Unknown) or local:
+        both = "local arrays and spills are not told apart"
+        reason = code.reason if isinstance(code, Unknown) else both
     else:
         added = [_add_spill(code, *access, moved) for access in _local(code)]
         reason = next((why for why in added if why is not None), None)
     if reason is None:
         return moved, []
-    unknown = [Unknown(f"bytes_by_space.spill.{kind}", reason) for kind in _SPILLS]
+    unknown = [UnknownField(f"bytes_by_space.spill.{kind}", reason) for kind in _SPILLS]
     return dict.fromkeys(_SPILLS), unknown
 
 

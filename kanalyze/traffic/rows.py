@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kanalyze.kernel.sources import SourceLines
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.traffic.totals import Totals, ideal
 
 
 def access_counts(
     totals: Totals, lines: SourceLines
-) -> tuple[tuple[doc.AccessCounts, ...], list[Unknown]]:
+) -> tuple[tuple[doc.AccessCounts, ...], list[UnknownField]]:
     """A row for each access of the PTX, in source order, and what is not counted."""
     rows = []
     unknown = []
@@ -18,7 +18,7 @@ def access_counts(
     for index, (cost, access) in enumerate(zip(totals.costs, described, strict=True)):
         counted = cost.counted
         if cost.reason is not None:
-            unknown.append(Unknown(f"accesses[{index}].requests", cost.reason))
+            unknown.append(UnknownField(f"accesses[{index}].requests", cost.reason))
         rows.append(
             doc.AccessCounts(
                 line=access.line,

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
 from kanalyze.counting.reuse import shared
+from kanalyze.errors import Unknown
 from kanalyze.kernel.describe import Description
 from kanalyze.models import banks, coalescing, lanes
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
@@ -19,7 +20,7 @@ from kanalyze.models.warps import Counted, count
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 from kanalyze.symbolic.accesses import is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
@@ -71,7 +72,7 @@ class Totals:
 
     # ------------------------------------------------------------ counters
 
-    def counters(self) -> tuple[dict[str, int | None], list[Unknown]]:
+    def counters(self) -> tuple[dict[str, int | None], list[UnknownField]]:
         """Requests, sectors and wavefronts by kind, under the names of the JSON."""
         groups: dict[str, list[Cost]] = {}
         for name in ("global_load", "global_store", "global_atomic", "global_reduction"):
@@ -93,18 +94,18 @@ class Totals:
                     groups[other].append(cost)
         copies = [self.launched.cost(copy) for copy in self.description.addresses.map_copies]
         groups["global_atomic"] += copies
-        sums: dict[str, int | str] = {}
+        sums: dict[str, int | Unknown] = {}
         for name, group in groups.items():
             sums[f"{name}_requests"] = self._total(group, "requests")
             sums[f"{name}_sectors"] = self._total(group, "cost")
         sums |= {f"{name}_sectors": self._total(group, "cost") for name, group in bulk.items()}
         sums |= {f"{name}_wavefronts": self._total(group, "cost") for name, group in shared.items()}
         return (
-            {name: None if isinstance(total, str) else total for name, total in sums.items()},
+            {name: None if isinstance(total, Unknown) else total for name, total in sums.items()},
             [
-                Unknown(f"counters.{name}", why)
-                for name, why in sums.items()
-                if isinstance(why, str)
+                UnknownField(f"counters.{name}", total.reason)
+                for name, total in sums.items()
+                if isinstance(total, Unknown)
             ],
         )
 
@@ -118,13 +119,14 @@ class Totals:
                 return "reduction"
         return kind
 
-    def _total(self, group: list[Cost], part: str) -> int | str:
+    def _total(self, group: list[Cost], part: str) -> int | Unknown:
         """The sum over some accesses; the reason where it is not known."""
         reasons = [cost.reason for cost in group if cost.reason is not None]
         if self.unread is not None:
-            return self.unread
+            return Unknown(self.unread)
         if reasons:
-            return f"{len(reasons)} of {len(group)} accesses are not counted: {reasons[0]}"
+            where = f"{len(reasons)} of {len(group)} accesses are not counted"
+            return Unknown(f"{where}: {reasons[0]}")
         return sum(int(getattr(cost.counted, part)) for cost in group)
 
     # ------------------------------------------------------------ patterns
@@ -205,7 +207,7 @@ class Totals:
 
     # ------------------------------------------------------------ bytes
 
-    def compulsory(self) -> tuple[doc.Compulsory, list[Unknown]]:
+    def compulsory(self) -> tuple[doc.Compulsory, list[UnknownField]]:
         """Distinct sectors by pointer, in bytes."""
         by_pointer: dict[str, dict[str, list[int]]] = {}
         accesses = self.description.addresses.accesses
@@ -231,9 +233,9 @@ class Totals:
                 for kind, indices in kinds_of.items()
                 if amounts[kind]
             }
-            said = [found for found in sharing.values() if isinstance(found, str)]
+            said = [found.reason for found in sharing.values() if isinstance(found, Unknown)]
             read, write = (
-                None if isinstance(found := sharing.get(kind), str) else found
+                None if isinstance(found := sharing.get(kind), Unknown) else found
                 for kind in ("read", "write")
             )
             rows.append(
@@ -254,7 +256,7 @@ class Totals:
             totals[kind] = None if None in known else sum(known)
             if totals[kind] is None:
                 reason = next(row.reason for row in rows if row.reason is not None)
-                unknown.append(Unknown(f"compulsory.{kind}_bytes", reason or "not known"))
+                unknown.append(UnknownField(f"compulsory.{kind}_bytes", reason or "not known"))
         return doc.Compulsory(totals["read"], totals["write"], tuple(rows)), unknown
 
     def _distinct(self, indices: list[int], reasons: list[str]) -> int | None:
@@ -281,24 +283,24 @@ class Totals:
 
     # ------------------------------------------------------------ operations
 
-    def flops(self) -> dict[str, float] | str:
+    def flops(self) -> dict[str, float] | Unknown:
         """Executed floating-point operations by unit; else the reason."""
         return self._added_up(lambda instruction, work: work.unit)
 
-    def tensor_flops(self) -> dict[str, float] | str:
+    def tensor_flops(self) -> dict[str, float] | Unknown:
         """Operations of the tensor cores by the type of their operands; else the reason."""
         return self._by_operand
 
     @cached_property
-    def _by_operand(self) -> dict[str, float] | str:
+    def _by_operand(self) -> dict[str, float] | Unknown:
         return self._added_up(lambda instruction, work: operand_type(instruction))
 
     def _added_up(
         self, group: Callable[[ir.Instruction, Flops], str | None]
-    ) -> dict[str, float] | str:
+    ) -> dict[str, float] | Unknown:
         """Executed operations by group (None: left out); the reason where they are not known."""
         if self.unread is not None:
-            return self.unread
+            return Unknown(self.unread)
         total: dict[str, float] = {}
         for block in self.description.cfg.blocks:
             for instruction in block.instructions:
@@ -307,10 +309,11 @@ class Totals:
                 if work is None or name is None:
                     continue
                 times = self._times(instruction, work.per, block.index)
-                if isinstance(times, str):
+                if isinstance(times, Unknown):
                     return times
                 if work.number is None:
-                    return f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
+                    reason = f"line {instruction.pos.line}: the shape of tcgen05.mma is not known"
+                    return Unknown(reason)
                 total[name] = total.get(name, 0) + work.number * times
         return total
 
@@ -320,18 +323,19 @@ class Totals:
             return flops(instruction)
         return tcgen05_flops(instruction, self._constant(descriptor_of(instruction)))
 
-    def _times(self, instruction: ir.Instruction, per: str, block: int) -> int | str:
+    def _times(self, instruction: ir.Instruction, per: str, block: int) -> int | Unknown:
         """How often an instruction is executed, by warps or threads; else the reason."""
         runs = self.launched.runs(block)
         if runs.warps is None or runs.threads is None:
-            return runs.reason or "how often a block is executed is not known"
+            return Unknown(runs.reason or "how often a block is executed is not known")
         guard = instruction.guard
         if guard is None:
             return runs.warps if per == "warp" else runs.threads
         chosen = self.definitions[guard.name]
         if not guard.negated and [i.opcode for i in chosen] == ["elect.sync"]:
             return runs.warps  # one thread of each warp
-        return f"line {instruction.pos.line}: {instruction.opcode} is executed under a condition"
+        where = f"line {instruction.pos.line}: {instruction.opcode}"
+        return Unknown(f"{where} is executed under a condition")
 
     def _constant(self, operand: ir.Operand | None) -> int | None:
         """The value of an operand that is a literal, or a register that only ever holds one."""

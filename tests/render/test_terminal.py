@@ -147,7 +147,7 @@ def test_unknown_stands_with_its_reason() -> None:
     made = report("gelu", "sm_90")
     unknown = dataclasses.replace(
         changed(made, registers_per_thread=None, spill_store_bytes=None, spill_load_bytes=None),
-        unknown=(doc.Unknown("kernels[0].registers_per_thread", "no ptxas here"),),
+        unknown=(doc.UnknownField("kernels[0].registers_per_thread", "no ptxas here"),),
     )
     text = render(unknown, listing=False)
     assert "registers   unknown (no ptxas here)" in text

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kanalyze import estimate, parse_ptx
+from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.intensity import intensity
 from kanalyze.render.traffic_terminal import render
@@ -268,8 +269,8 @@ def test_intensity_by_level() -> None:
     assert found == {"l1": 64_000 / (125 * 32), "l2": 64_000 / (65 * 32), "hbm": 64.0}
     found = intensity(64_000.0, {**sectors, "l1_miss_sectors": None}, None)
     assert found["l1"] == 16
-    assert found["l2"] == "l1_miss_sectors are not known"
-    assert found["hbm"] == "bytes are not known"
+    assert found["l2"] == Unknown("l1_miss_sectors are not known")
+    assert found["hbm"] == Unknown("bytes are not known")
     found = intensity(None, sectors, 0)
-    assert set(found.values()) == {"operations are not known"}
-    assert intensity(0.0, sectors, 0) == {"l1": 0, "l2": 0, "hbm": "no bytes are moved"}
+    assert set(found.values()) == {Unknown("operations are not known")}
+    assert intensity(0.0, sectors, 0) == {"l1": 0, "l2": 0, "hbm": Unknown("no bytes are moved")}

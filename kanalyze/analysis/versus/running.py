@@ -16,7 +16,7 @@ from kanalyze.frontend.targets import compiled_for
 from kanalyze.performance.cache_sim.calibration import Calibration
 from kanalyze.results import comparison as doc
 from kanalyze.results import traffic
-from kanalyze.results.kernel import Unknown
+from kanalyze.results.kernel import UnknownField
 
 GROWING = ("compulsory_bytes", "dram_bytes", "predicted_us")
 COLD = (
@@ -89,7 +89,7 @@ class _Comparing:
     def __init__(self, asked: Asked, on_error: Callable[[KanalyzeError], None] | None):
         self.asked = asked
         self.on_error = on_error
-        self.unknown: list[Unknown] = []
+        self.unknown: list[UnknownField] = []
         self.assumed: dict[str, None] = {}
         self.device: str | None = None
         self.known: dict[str, traffic.Traffic | KanalyzeError] = {}
@@ -145,7 +145,7 @@ class _Comparing:
             if value is None or self.on_error is None:
                 raise
             self.on_error(error)
-            self.unknown.append(Unknown("points", f"{value}: {error.message}"))
+            self.unknown.append(UnknownField("points", f"{value}: {error.message}"))
             return None
 
     # ------------------------------------------------------------ what is compared
@@ -212,9 +212,9 @@ class _Comparing:
         estimated = self.known[key]
         if isinstance(estimated, KanalyzeError):
             reason = estimated.message if isinstance(estimated, InputError) else str(estimated)
-            self.unknown.append(Unknown(field, reason))
+            self.unknown.append(UnknownField(field, reason))
             return doc.Step(wanted.what, wanted.target, wanted.launches, (), *[None] * 12)
-        self.unknown += [Unknown(f"{field}.{u.field}", u.reason) for u in _why(estimated)]
+        self.unknown += [UnknownField(f"{field}.{u.field}", u.reason) for u in _why(estimated)]
         for text in estimated.assumptions:
             if text.startswith(_OF_A_LAUNCH):
                 self.assumed[text] = None
@@ -251,7 +251,7 @@ def _shape_of(target: str) -> Mapping[str, str] | None:
         return None
 
 
-def _why(estimated: traffic.Traffic) -> list[Unknown]:
+def _why(estimated: traffic.Traffic) -> list[UnknownField]:
     """The reasons that concern what a step shows, and are not known from what was asked for."""
     shown = ("counters.dram", "counters.l1_miss", "counters.global", "time.", "compulsory", "flops")
     return [u for u in estimated.unknown if u.field.startswith(shown)]

@@ -46,6 +46,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import edited, triton_ir
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.ptx import ir
@@ -131,8 +132,8 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if source is None:
         return replace(finding, unproven="the call was not found in the kernel's file")
     other = facts.again(source=source)
-    if isinstance(other, str):
-        return replace(finding, unproven=other)
+    if isinstance(other, Unknown):
+        return replace(finding, unproven=other.reason)
     before, after = _counts(facts), _counts(other)
     if all(after[name] >= number for name, number in before.items() if name != "red"):
         return None
@@ -147,7 +148,7 @@ def _counts(facts: Facts) -> dict[str, float]:
     bases = Counter(i.base for i in facts.function.instructions)
     found: dict[str, float] = {"atom": bases["atom"], "red": bases["red"]}
     code = facts.code
-    if not isinstance(code, str):
+    if not isinstance(code, Unknown):
         for function in code.module.functions:
             if function.name == facts.function.name:
                 parts = Counter(i.parts[:2] for i in function.instructions)

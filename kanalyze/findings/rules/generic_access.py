@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import rewritten
 from kanalyze.findings.facts import Facts
 from kanalyze.results import kernel as doc
@@ -108,8 +109,8 @@ def _advice(space: str, opcode: str) -> str:
 def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Assemble the PTX with the state space of global accesses added."""
     code = facts.code
-    if isinstance(code, str):
-        return replace(finding, unproven=code)
+    if isinstance(code, Unknown):
+        return replace(finding, unproven=code.reason)
     before = rewritten.counted(code, facts.function)
     generic = sum(n for (space, _), n in before.items() if space == "generic")
     if not generic:
@@ -122,8 +123,8 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
             base, _, rest = row.opcode.partition(".")
             opcodes[access.instruction.pos.line] = (row.opcode, f"{base}.global.{rest}")
     after = rewritten.assembled(facts, rewritten.with_opcodes(facts, opcodes))
-    if isinstance(after, str):
-        return replace(finding, unproven=after)
+    if isinstance(after, Unknown):
+        return replace(finding, unproven=after.reason)
     left = sum(n for (space, _), n in after.items() if space == "generic")
     if left >= generic:
         return None

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import local_memory
 from kanalyze.findings.facts import Facts
 from kanalyze.results.kernel import Finding
@@ -60,7 +61,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         return
     by_loop = all(each.by_loop for each in found)
     code = local_memory.in_code(facts)
-    if isinstance(code, str):
+    if isinstance(code, Unknown):
         moved, numbers = "", {}
     elif not code:
         return  # the frame is there, but nothing uses it

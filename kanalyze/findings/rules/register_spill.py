@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import local_memory, trying
 from kanalyze.findings.changes import Change, other_warps, resized
 from kanalyze.findings.facts import NO_SOURCE, Facts
@@ -67,8 +68,8 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     if not stores and not loads:
         return
     found = local_memory.in_code(facts)
-    known = not isinstance(found, str)
-    accesses = [] if isinstance(found, str) else found
+    known = not isinstance(found, Unknown)
+    accesses = [] if isinstance(found, Unknown) else found
     looped = sum(a.bytes for a in accesses if a.loop_depth)
     if known and not looped and (stores or 0) + (loads or 0) <= _ONCE:
         return

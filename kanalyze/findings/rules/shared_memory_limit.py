@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.devices.table import capabilities
+from kanalyze.errors import Unknown
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.frontend.compile import ARCHS
 from kanalyze.results.kernel import Finding, Proof
@@ -118,8 +119,8 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     failing: dict[str, int] = {}
     for name in finding.numbers["too_small"]:
         other = facts.again(arch=name)
-        if isinstance(other, str):
-            said = re.search(r"out of resource: shared memory: a block needs (\d+)", other)
+        if isinstance(other, Unknown):
+            said = re.search(r"out of resource: shared memory: a block needs (\d+)", other.reason)
             if said is not None:
                 failing[name] = int(said[1])
     if not failing:
@@ -136,7 +137,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     )
     for number in range(stages - 1, 0, -1):
         other = facts.again(arch=hardest, settings={"num_stages": number})
-        if not isinstance(other, str):
+        if not isinstance(other, Unknown):
             size = other.resources.shared_bytes or 0
             return replace(
                 finding,

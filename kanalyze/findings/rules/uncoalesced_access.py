@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import grouping, strides, trying, widening
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
@@ -230,9 +231,9 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         return finding
     change = settings(**{grouping.named(facts, names[0]): 1})
     other = facts.again(**change.changes)
-    then = facts.estimated(other) if not isinstance(other, str) else other
-    packed = widening.same(other, group) if not isinstance(other, str) else None
-    if isinstance(then, str) or isinstance(other, str) or packed is None:
+    then = facts.estimated(other) if not isinstance(other, Unknown) else other
+    packed = widening.same(other, group) if not isinstance(other, Unknown) else None
+    if isinstance(then, Unknown) or isinstance(other, Unknown) or packed is None:
         return finding
     made = trying.Tried(change, other, then)
     before, after = {"sectors": group.cost}, {"sectors": packed.cost}

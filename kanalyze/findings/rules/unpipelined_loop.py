@@ -54,6 +54,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import triton_ir, trying
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
@@ -292,7 +293,7 @@ def _with(facts: Facts, names: list[str]) -> Facts | None:
     if not names:
         return None
     other = facts.again(facts=dict.fromkeys(names, DIVISIBLE_BY_16))
-    return None if isinstance(other, str) else other
+    return None if isinstance(other, Unknown) else other
 
 
 def _gained(facts: Facts, other: Facts, finding: Finding) -> bool:

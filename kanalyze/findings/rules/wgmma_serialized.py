@@ -48,6 +48,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kanalyze.errors import Unknown
 from kanalyze.findings import trying
 from kanalyze.findings.changes import other_warps, resized
 from kanalyze.findings.facts import NO_SOURCE, Facts
@@ -151,7 +152,7 @@ def _place(facts: Facts, line: int) -> tuple[int, Source | None]:
 def _waited(facts: Facts) -> tuple[int, int]:
     """HGMMA in loops with a wait for all behind them, before the next one, and all in loops."""
     code = facts.code
-    if isinstance(code, str):
+    if isinstance(code, Unknown):
         return 0, 0
     function = next((f for f in code.module.functions if f.name == facts.function.name), None)
     if function is None:

@@ -22,6 +22,7 @@ from typing import Any
 from kanalyze import _bundled
 from kanalyze.analysis.launch import estimate
 from kanalyze.devices.table import Device
+from kanalyze.errors import Unknown
 from kanalyze.frontend.compile import Compiled
 from kanalyze.performance.cache_sim.parameters import Parameter, machine
 
@@ -104,8 +105,8 @@ def solve(
     found: dict[str, Parameter] = {}
     reasons = dict(measured.reasons)
     size = capacity(measured.cyclic, int(machine(device)["l2_bytes_per_side"]))
-    if isinstance(size, str):
-        reasons["l2_bytes_per_side"] = size
+    if isinstance(size, Unknown):
+        reasons["l2_bytes_per_side"] = size.reason
     else:
         note = f"half of cyclic reads by all SMs miss; {measured.stamp}"
         found["l2_bytes_per_side"] = Parameter(size, "measured", note)
@@ -116,15 +117,15 @@ def solve(
             continue
         progress(f"solving for what '{launch.name}' depends on")
         solved = rate_of(time_us, device, compiled[launch.name], found)
-        if isinstance(solved, str):
-            reasons[launch.name] = solved
+        if isinstance(solved, Unknown):
+            reasons[launch.name] = solved.reason
         else:
             note = f"from the time of '{launch.name}', {time_us:.1f} us; {measured.stamp}"
             found[solved[0]] = Parameter(solved[1], "measured", note)
     return Solved(found, reasons)
 
 
-def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | str:
+def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | Unknown:
     """Bytes at which half of cyclic reads miss, or why that is not seen.
 
     Args:
@@ -134,10 +135,10 @@ def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | str:
     inside = [1 / rate for size, rate in curve if size <= _HIT_SHARE * nominal]
     outside = [1 / rate for size, rate in curve if size >= _MISS_SHARE * nominal]
     if not inside or not outside:
-        return "sizes on both sides of the capacity are needed"
+        return Unknown("sizes on both sides of the capacity are needed")
     hit, miss = sorted(inside)[len(inside) // 2], sorted(outside)[len(outside) // 2]
     if miss < _APART * hit:
-        return "no size was found from which on reads are slower"
+        return Unknown("no size was found from which on reads are slower")
     middle = (hit + miss) / 2
     before = None
     for size, rate in curve:
@@ -146,12 +147,12 @@ def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | str:
             share = (middle - before[1]) / (now[1] - before[1])
             return round(before[0] + share * (now[0] - before[0]))
         before = now
-    return "no size was found from which on reads are slower"
+    return Unknown("no size was found from which on reads are slower")
 
 
 def rate_of(
     time_us: float, device: Device, compiled: Compiled, known: Mapping[str, Parameter]
-) -> tuple[str, float] | str:
+) -> tuple[str, float] | Unknown:
     """The rate that the model's time depends on most, and its value with which it is the measured.
 
     Returns the reason where there is none.
@@ -173,7 +174,7 @@ def rate_of(
     chip = machine(device, own=known)
     time = predicted()
     if not time > 0:
-        return "its time cannot be estimated"
+        return Unknown("its time cannot be estimated")
     by_rate = {
         name: math.log(predicted(**{name: _TRIED * chip[name]}) / time) / -math.log(_TRIED)
         for name in RATES
@@ -181,7 +182,8 @@ def rate_of(
     }
     name = max(by_rate, key=lambda rate: by_rate[rate])
     if by_rate[name] < _BINDS:
-        return "the model's time of it hardly depends on a rate that is not solved for yet"
+        reason = "the model's time of it hardly depends on a rate that is not solved for yet"
+        return Unknown(reason)
     value = chip[name]
     for _ in range(_MOST_TURNS):
         off = time / time_us
@@ -189,7 +191,7 @@ def rate_of(
             return name, value
         value *= min(2.0, max(0.5, off ** (1 / min(1.0, by_rate[name]))))
         time = predicted(**{name: value})
-    return f"no {name} makes the model's time of it the measured one"
+    return Unknown(f"no {name} makes the model's time of it the measured one")
 
 
 def remarks(measured: Measured, reasons: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kanalyze.devices import table as devices
-from kanalyze.errors import InputError, KanalyzeError, UsageError
+from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.ptx import ir
 from kanalyze.ptx.parse import parse_ptx
@@ -47,7 +47,7 @@ def read_ptx(text: str, name: str) -> Ptx:
     return Ptx(module)
 
 
-def kernel_of(module: ir.Module, launch: Launch) -> ir.Function | str:
+def kernel_of(module: ir.Module, launch: Launch) -> ir.Function | Unknown:
     """The kernel of the PTX that a launch is one of, or why there is none.
 
     It has the launch's name, or is the only one (a record may call it by another name).
@@ -57,7 +57,7 @@ def kernel_of(module: ir.Module, launch: Launch) -> ir.Function | str:
     if named or len(entries) == 1:
         return (named or entries)[0]
     names = ", ".join(f.name for f in entries[:5]) or "no kernel"
-    return f"found {names} in the PTX, expected '{launch.kernel}' or a single kernel"
+    return Unknown(f"found {names} in the PTX, expected '{launch.kernel}' or a single kernel")
 
 
 def parameters(function: ir.Function, launch: Launch) -> Iterator[str]:

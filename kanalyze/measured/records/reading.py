@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from kanalyze.devices.table import Device
-from kanalyze.errors import InputError, SourceSpot
+from kanalyze.errors import InputError, SourceSpot, Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.measured.records import arrays, fitting, plausible
 from kanalyze.measured.records.contents import Contents, contents, of_bytes
@@ -200,8 +200,8 @@ class _Reader:
             )  # fmt: skip
             return None
         function = fitting.kernel_of(ptx.module, launch)
-        if isinstance(function, str):
-            self._left_out(shown, [("kernel", function)], True)
+        if isinstance(function, Unknown):
+            self._left_out(shown, [("kernel", function.reason)], True)
             return None
         problems = [("params", text) for text in fitting.parameters(function, launch)]
         problems += arrays.problems(data)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kanalyze.errors import Unknown
 from kanalyze.profiles.readers.event import Device, Dims, Event, dims, kind_of
 from kanalyze.profiles.readers.lines import Lines, cells_of, delimiter_of, is_rule, sliced, spans_of
 from kanalyze.profiles.readers.numbers import (
@@ -221,8 +222,8 @@ def _events(
                 f"found '{table.text(cells, 'name')[:40]}' without a time, expected a number",
                 number,
             )
-        elif isinstance(event, str):
-            lines.trouble(event, number)
+        elif isinstance(event, Unknown):
+            lines.trouble(event.reason, number)
         elif (
             table.text(cells, "type").lower() not in ("api calls",)
             and event.name
@@ -251,14 +252,14 @@ def _take_units(cells: list[str], columns: Columns) -> None:
             columns.units[role] = cells[place]
 
 
-def _event(table: _Table, cells: list[str], file: str) -> Event | str | None:
+def _event(table: _Table, cells: list[str], file: str) -> Event | Unknown | None:
     """The event of a row; what is wrong with its numbers; None where it has no time."""
     time = table.time(cells, "total" if "total" in table.columns.places else "duration")
     if time is None:
         return None
     name = table.text(cells, "name")
     if not is_time(time):
-        return wrong_time(name, time)
+        return Unknown(wrong_time(name, time))
     category = table.text(cells, "category").upper()
     kind = kind_of(name)
     if kind == "kernel" and category.startswith("MEM"):
@@ -266,7 +267,8 @@ def _event(table: _Table, cells: list[str], file: str) -> Event | str | None:
     calls = table.whole(cells, "calls") if table.text(cells, "calls") else 1
     if calls is None or not 0 <= calls <= _MOST_CALLS:
         found = table.text(cells, "calls")[:40]
-        return f"left out '{name[:40]}': found '{found}' calls, expected a number of calls"
+        reason = f"left out '{name[:40]}': found '{found}' calls, expected a number of calls"
+        return Unknown(reason)
     start = table.time(cells, "start")
     return Event(
         name,
