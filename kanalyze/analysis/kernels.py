@@ -1,17 +1,28 @@
-"""The pipeline: target → PTX (and machine code) → module → described kernels → report."""
+"""What stands in a kernel: the passes behind ``kanalyze ptx``, from a target to a report.
+
+For each target: `kanalyze.frontend.targets` compiles or reads it (modules of PTX, machine code).
+For each module: `kanalyze.kernel.resources` asks the assembler for registers and machine code.
+For each kernel (`_report`):
+
+1. `launch_for`, `arguments_of`: the launch and the author's names, as far as they are known.
+2. `describe`: control flow, values, names, accesses, loops (passes of its own, listed there).
+3. `AssembledKernels.with_sass`: the machine code beside the PTX.
+4. `running.of_kernel`: the rules, and the proofs of what they find.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.compile import DEFAULT_ARCH
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_for
 from kanalyze.frontend.targets import Target, resolve
-from kanalyze.kernel.describe import Sources, describe
-from kanalyze.kernel.resources import AssembledKernels
+from kanalyze.kernel.describe import describe
+from kanalyze.kernel.resources import AssembledKernels, assemble
+from kanalyze.kernel.sources import Sources
 from kanalyze.launch.record import Launch
 from kanalyze.ptx import ir
 from kanalyze.results import kernel as doc
@@ -62,7 +73,7 @@ def report_on(
     wanted: running.Wanted | None = None,
 ) -> doc.Report:
     """Describe every kernel of the subjects, with what the rules find in them."""
-    sources = Sources()
+    options = _Options(listing, sass, wanted or running.Wanted(), Sources())
     kernels: list[doc.Kernel | doc.SassKernel] = []
     functions: list[str] = []
     skipped: list[doc.Skipped] = []
@@ -80,42 +91,53 @@ def report_on(
             for d in module.diagnostics
             if d.severity == "error"
         ]
-        warnings = tuple(
-            f"line {d.pos.line}: {d.message}" for d in module.diagnostics if d.severity != "error"
-        )
         functions += [f.name for f in module.functions if f.kind != "entry" and f.body is not None]
-        resources = resources_of(subject)
+        assembled = assemble(subject)
         for function in module.entries:
             if function.body is None:
                 continue
-            launch = launch_for(subject, function)
             try:
-                arguments = arguments_of(subject, function, subject.launch)
-                description = describe(
-                    module,
-                    function,
-                    subject.file,
-                    arguments,
-                    resources(function.name),
-                    subject.notes + warnings,
-                    sources,
-                    listing,
-                    launch,
-                )
-                kernel, reasons = resources.with_sass(description.kernel, function, sass)
-                facts = Facts(
-                    subject, function, description, resources, resources(function.name),
-                    arguments, launch, sources, with_code=sass,
-                )  # fmt: skip
-                found, failed = running.of_kernel(facts, wanted or running.Wanted())
-                kernel = replace(kernel, findings=found)
+                add(*_report(subject, function, assembled, options))
             except Exception as error:  # a fault of ours must not cost the other kernels
                 skipped.append(_fault(subject.file, function, error))
-                continue
-            add(kernel, [*description.unknown, *reasons, *failed])
         for name in subject.bare:
-            add(*resources.bare(name))
+            add(*assembled.bare(name))
     return doc.Report(tuple(kernels), tuple(functions), tuple(skipped), tuple(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What is made of each kernel, and the source files that were read for it."""
+
+    listing: bool
+    sass: bool
+    findings: running.Wanted
+    sources: Sources
+
+
+def _report(
+    subject: Subject, function: ir.Function, assembled: AssembledKernels, options: _Options
+) -> tuple[doc.Kernel, list[doc.UnknownField]]:
+    """The passes over one kernel: its document, and what of it is not known."""
+    launch = launch_for(subject, function)
+    arguments = arguments_of(subject, function, subject.launch)
+    resources = assembled.resources(function.name)
+    warnings = tuple(
+        f"line {d.pos.line}: {d.message}"
+        for d in subject.module.diagnostics
+        if d.severity != "error"
+    )
+    description = describe(
+        subject.module, function, subject.file, arguments, resources, subject.notes + warnings,
+        options.sources, options.listing, launch,
+    )  # fmt: skip
+    kernel, no_sass = assembled.with_sass(description.kernel, function, options.sass)
+    facts = Facts(
+        subject, function, description, assembled, resources, arguments, launch, options.sources,
+        with_code=options.sass,
+    )  # fmt: skip
+    findings, failed = running.of_kernel(facts, options.findings)
+    return replace(kernel, findings=findings), [*description.unknown, *no_sass, *failed]
 
 
 FAULT = "internal error"
@@ -125,8 +147,3 @@ def _fault(file: str, function: ir.Function, error: Exception) -> doc.Skipped:
     what = f"{type(error).__name__}: {error}"[:200]
     message = f"{FAULT} in kernel {function.name} (please report it): {what}"
     return doc.Skipped(file, function.pos.line, message)
-
-
-def resources_of(subject: Subject) -> AssembledKernels:
-    """What says what the kernels of a subject need, by their names."""
-    return AssembledKernels(subject)

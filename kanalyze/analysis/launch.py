@@ -1,49 +1,61 @@
-"""The static estimate for one launch: what Nsight Compute would count, computed from addresses."""
+"""What one launch moves, and how long it takes: the passes behind ``kanalyze traffic``.
+
+1. `_chosen`: which kernel of the target is meant; its launch.
+2. `_described`: machine code, control flow, addresses, accesses (`kanalyze.kernel`).
+3. `_counted`: the accesses in the launch, exactly (`kanalyze.counting`, `kanalyze.traffic`); once
+   for each draw where arrays are drawn (`kanalyze.traffic.draws`): what follows is of the middle
+   one.
+4. `_traffic`: the document: device, occupancy, operations and bytes; `predict`, which simulates
+   caches and time (`kanalyze.performance`); intensity and roofline at that time.
+5. `running.of_launch`: the rules, and the proofs of what they find (`kanalyze.findings`).
+
+Each is a function of values that do not change; what one did not learn it returns as `Unknown`.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from kanalyze.analysis.kernels import resources_of
 from kanalyze.counting.bindings import arrays_of
 from kanalyze.counting.ptx_launch import KernelLaunch
-from kanalyze.counting.sass_launch import SassKernelLaunch, Total
+from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
 from kanalyze.findings import running
 from kanalyze.findings.facts import Facts
+from kanalyze.frontend.argument import Argument, Resources
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_of
 from kanalyze.frontend.targets import Target, resolve
-from kanalyze.kernel.describe import Description, Sources, describe
-from kanalyze.kernel.resources import AssembledKernels
+from kanalyze.kernel.describe import Description, describe
+from kanalyze.kernel.resources import AssembledKernels, assemble
+from kanalyze.kernel.sources import SourceLines, Sources
 from kanalyze.launch.assume import assume as assume_contents
 from kanalyze.launch.assume import draw, drawn
 from kanalyze.launch.assumptions import DRAWS
 from kanalyze.launch.record import Launch
 from kanalyze.models.intensity import intensity
-from kanalyze.models.occupancy import occupancy
-from kanalyze.models.waves import waves
 from kanalyze.performance.achieved import at_time
 from kanalyze.performance.cache_sim.calibration import Calibration
 from kanalyze.performance.cache_sim.results import COUNTERS as ESTIMATED
 from kanalyze.performance.predict import Given, Prediction, achieved, predict
+from kanalyze.performance.residency import occupancy_part, shared_bytes, waves_part
 from kanalyze.performance.roofline import roofline_of
 from kanalyze.ptx import ir
 from kanalyze.ptx.calls import not_followed
-from kanalyze.ptx.lines import source_of
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Analysed, Source, UnknownField
+from kanalyze.results.kernel import Analysed, UnknownField
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass import cubin as cubins
 from kanalyze.traffic import draws
-from kanalyze.traffic.executed import Bytes, branch_counts, bytes_by_space, spilled
-from kanalyze.traffic.totals import Totals, ideal
+from kanalyze.traffic.counters import ExactCounters, exact_counters
+from kanalyze.traffic.executed import branch_counts, bytes_by_space, spilled
+from kanalyze.traffic.rows import access_counts
+from kanalyze.traffic.totals import Totals
 
 DEFAULT_DEVICES = {
     "sm_75": "T4",
@@ -106,26 +118,7 @@ def estimate(
         UsageError: no launch is known, or it is not clear which kernel is meant.
         KanalyzeError: the target cannot be found, read or compiled.
     """
-    options = settings or Settings()
-    subjects = [
-        (subject, function)
-        for subject in resolve(target, options, launch)
-        for function in subject.module.entries
-        if function.body is not None
-    ]
-    known = [function.name for _, function in subjects]
-    if kernel is not None:
-        if kernel not in known:
-            raise UsageError(f"there is no kernel '{kernel}' in it: {nearest(kernel, known)}")
-        subjects = [pair for pair in subjects if pair[1].name == kernel]
-    elif launch is not None and len(subjects) > 1:
-        subjects = [pair for pair in subjects if pair[1].name == launch.kernel] or subjects
-    if not subjects:
-        raise UsageError("there is no kernel in it")
-    if len(subjects) != 1:
-        names = ", ".join(known)
-        raise UsageError(f"{len(subjects)} kernels where one is expected: say which of {names}")
-    subject, function = subjects[0]
+    subject, function = _chosen(target, settings or Settings(), launch, kernel)
     subject = replace(subject, assume=assume or {})
     if launch is None:
         launch = launch_of(subject.compiled)
@@ -133,441 +126,389 @@ def estimate(
         subject = replace(subject, cubin=_cubin(cubin))
     if assume:
         launch = assume_contents(launch, [p.name for p in function.parameters], assume)
-    changes = dict(what_if or {}) if simulate else None
-    found = _Estimate(
-        subject, function, launch, device, changes, calibration or {}, resources_of(subject)
-    )
-    traffic = _of_draws(found)
+    asked = _Asked(device, dict(what_if or {}) if simulate else None, calibration or {})
+    described = _described(subject, function, launch)
+    traffic, counted = _estimated(described, launch, asked)
     if time_us is not None:
         traffic = replace(traffic, at_time=at_time(traffic, time_us))
     if not findings:
         return traffic
-    facts = found.facts(traffic)
-    facts.estimate = found.of
-    seen, failed = running.of_launch(facts, running.Wanted(ignore, prove))
-    return replace(traffic, findings=seen, unknown=(*traffic.unknown, *failed))
+    facts = _facts(described, counted, traffic, asked)
+    proven, failed = running.of_launch(facts, running.Wanted(ignore, prove))
+    return replace(traffic, findings=proven, unknown=(*traffic.unknown, *failed))
 
 
-def _of_draws(found: _Estimate) -> doc.Traffic:
-    """The estimate; where arrays are drawn, the middle one of several draws."""
-    if not drawn(found.launch):
-        return found.run()
-    counted = replace(found, changes=None)
-    numbers = range(1, DRAWS)
-    counts = [counted.run(), *(counted.again(number).run() for number in numbers)]
-    middle = draws.middle(counts)
-    counts[middle] = (found.again(middle) if middle else found).run()
-    return draws.central(counts, middle, draws.concerned(found.totals.launched))
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The GPU that is asked about; ``factors`` on its rates, None: nothing is simulated."""
+
+    device: str | None
+    factors: Mapping[str, float] | None
+    calibration: Calibration
+
+
+@dataclass(frozen=True)
+class _DescribedKernel:
+    """A kernel with its machine code and its document, whatever the launch."""
+
+    subject: Subject
+    function: ir.Function
+    arguments: dict[str, Argument]
+    assembled: AssembledKernels
+    resources: Resources
+    sources: Sources
+    description: Description
+
+    @property
+    def lines(self) -> SourceLines:
+        """The source lines of its instructions."""
+        return SourceLines(self.subject.module, self.sources)
+
+    @property
+    def unread(self) -> str | None:
+        """Why sums over the kernel are not known, where a part of it could not be read."""
+        unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
+        if unread:
+            return f"statements could not be read (line {unread[0]})"
+        return self.not_followed[1]
+
+    @cached_property
+    def not_followed(self) -> tuple[int, str | None]:
+        """Accesses in functions that it calls, and why they are in no sum."""
+        return not_followed(self.subject.module, self.function)
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedLaunch:
+    """What is known of a launch exactly; ``code`` is its machine code, or why there is none."""
+
+    launch: Launch
+    totals: Totals
+    code: SassKernelLaunch | Unknown
+    exact: ExactCounters
+    assumptions: tuple[str, ...]
+
+
+# ---------------------------------------------------------------- the kernel
+
+
+def _chosen(
+    target: Target,
+    settings: Settings,
+    launch: Launch | None,
+    name: str | None,
+) -> tuple[Subject, ir.Function]:
+    """The kernel that is meant: the only one, that of the name, or that of the launch."""
+    kernels = [
+        (subject, function)
+        for subject in resolve(target, settings, launch)
+        for function in subject.module.entries
+        if function.body is not None
+    ]
+    known = [function.name for _, function in kernels]
+    if name is not None:
+        if name not in known:
+            raise UsageError(f"there is no kernel '{name}' in it: {nearest(name, known)}")
+        kernels = [pair for pair in kernels if pair[1].name == name]
+    elif launch is not None and len(kernels) > 1:
+        kernels = [pair for pair in kernels if pair[1].name == launch.kernel] or kernels
+    if not kernels:
+        raise UsageError("there is no kernel in it")
+    if len(kernels) != 1:
+        names = ", ".join(known)
+        raise UsageError(f"{len(kernels)} kernels where one is expected: say which of {names}")
+    return kernels[0]
 
 
 def _cubin(given: str | Path | bytes) -> cubins.Cubin:
     if isinstance(given, bytes):
         return cubins.parse(given, "the cubin")
-    found = cubins.read_file(Path(given)).cubins
-    if len(found) != 1:
-        raise InputError(f"found {len(found)} cubins, expected one", file=str(given))
-    return found[0]
+    contents = cubins.read_file(Path(given)).cubins
+    if len(contents) != 1:
+        raise InputError(f"found {len(contents)} cubins, expected one", file=str(given))
+    return contents[0]
 
 
-@dataclass
-class _Estimate:
-    subject: Subject
-    function: ir.Function
-    launch: Launch
-    device_name: str | None
-    changes: dict[str, float] | None  # on the GPU's rates; None: nothing is simulated
-    calibration: Calibration
-    machine: AssembledKernels
-    sources: Sources = field(default_factory=Sources)
-    described: Description | None = None
+def _described(subject: Subject, function: ir.Function, launch: Launch) -> _DescribedKernel:
+    assembled = assemble(subject)
+    resources = assembled.resources(function.name)
+    arguments = arguments_of(subject, function, launch)
+    sources = Sources()
+    description = describe(
+        subject.module, function, subject.file, arguments, resources, subject.notes, sources,
+        with_listing=False, arrays=arrays_of(function.parameters, launch),
+    )  # fmt: skip
+    return _DescribedKernel(
+        subject, function, arguments, assembled, resources, sources, description
+    )
 
-    def __post_init__(self) -> None:
-        self.resources = self.machine(self.function.name)
-        unread = [d.pos.line for d in self.subject.module.diagnostics if d.severity == "error"]
-        self.inside, self.unread = not_followed(self.subject.module, self.function)
-        if unread:
-            self.unread = f"statements could not be read (line {unread[0]})"
-        self.description: Description = self.described or describe(
-            self.subject.module,
-            self.function,
-            self.subject.file,
-            arguments_of(self.subject, self.function, self.launch),
-            self.resources,
-            self.subject.notes,
-            self.sources,
-            with_listing=False,
-            arrays=arrays_of(self.function.parameters, self.launch),
+
+# ---------------------------------------------------------------- exact counts
+
+
+def _estimated(
+    kernel: _DescribedKernel, launch: Launch, asked: _Asked
+) -> tuple[doc.Traffic, _CountedLaunch]:
+    """The estimate, and the counts of the launch as it is; of several draws the middle one."""
+    others = range(1, DRAWS if drawn(launch) else 1)
+    counted = [_counted(kernel, each) for each in (launch, *(draw(launch, n) for n in others))]
+    if not others:
+        return _traffic(kernel, counted[0], asked), counted[0]
+    counters = [each.exact.values for each in counted]
+    middle = draws.middle(counters)
+    exact = draws.known_in_all([each.exact for each in counted], middle)
+    traffic = _traffic(kernel, replace(counted[middle], exact=exact), asked)
+    ranges = draws.ranges(counters, draws.concerned(counted[0].totals.launched))
+    return replace(traffic, interval={**traffic.interval, **ranges}), counted[0]
+
+
+def _counted(kernel: _DescribedKernel, launch: Launch) -> _CountedLaunch:
+    description = kernel.description
+    launched = KernelLaunch(description.cfg, description.addresses, description.variables, launch)
+    draws.check(launched)
+    totals = Totals(description, launched, kernel.unread)
+    code, origin = _machine_code(kernel, launched.launch)
+    exact = exact_counters(totals, code)
+    assumptions = (*draws.said(launch, launched), *origin, *exact.assumptions)
+    return _CountedLaunch(launch, totals, code, exact, assumptions)
+
+
+def _machine_code(
+    kernel: _DescribedKernel, launch: Launch
+) -> tuple[SassKernelLaunch | Unknown, list[str]]:
+    """The machine code in a launch, or why there is none; what it is, in words."""
+    code, name = kernel.assembled.code(), kernel.function.name
+    if isinstance(code, Unknown):
+        return code, []
+    function = next((f for f in code.module.functions if f.name == name), None)
+    if function is None:
+        return Unknown(f"the machine code ({code.origin}) has no kernel '{name}'"), []
+    try:
+        executed = SassKernelLaunch(
+            sass_cfg.build(function), code.module, kernel.function.parameters, launch
         )
-        self._count()
+    except KanalyzeError as error:
+        return Unknown(str(error)), []
+    beside = kernel.subject.cubin is not None
+    return executed, [f"machine code: {Path(code.origin).name if beside else code.origin}"]
 
-    def again(self, number: int) -> _Estimate:
-        """The same with another draw of the arrays that are drawn."""
-        other = copy(self)
-        other.launch = draw(self.launch, number)
-        other._count()
-        return other
 
-    def of(self, other: Facts) -> doc.Traffic:
-        """The estimate of the launch of another compilation of the kernel, on the same GPU."""
+# ---------------------------------------------------------------- the document
+
+
+def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -> doc.Traffic:
+    launch, totals, resources = counted.launch, counted.totals, kernel.resources
+    rows, not_counted = access_counts(totals, kernel.lines)
+    chosen, usual = _device(kernel, launch, asked)
+    device = _known(chosen)
+    by_unit = totals.flops()
+    operations = None if isinstance(by_unit, Unknown) else sum(by_unit.values())
+    compulsory, not_distinct = totals.compulsory()
+    residency = occupancy_part(launch, resources, device)
+    occupied = _known(residency)
+    predicted = _predicted(kernel, counted, asked, device, compulsory, occupied)
+    time = _time(predicted, counted, asked, device, operations)
+    counters = {**counted.exact.values, **time.counters}
+    by_level, no_intensity = _intensity(operations, counters, compulsory)
+    roofline = roofline_of(
+        {} if isinstance(by_unit, Unknown) else by_unit,
+        totals.tensor_flops(),
+        counters,
+        time.part.predicted_us,
+        device,
+        asked.factors or {},
+        asked.calibration.get(device.name) if device is not None else None,
+    )
+    moved, not_moved = bytes_by_space(totals.launched, totals.costs, kernel.unread)
+    spill_bytes = (resources.spill_store_bytes, resources.spill_load_bytes)
+    in_code = None if None in spill_bytes else sum(n or 0 for n in spill_bytes)
+    moved["spill"], not_spilled = spilled(counted.code, "local" in moved, in_code)
+    waves = waves_part(launch, occupied, device)
+    aligned = f"pointers are aligned to {_ALIGNMENT} bytes, as allocators return them"
+    return doc.Traffic(
+        kernel=kernel.function.name,
+        file=kernel.subject.file,
+        device=device.name if device is not None else None,
+        grid=launch.grid,
+        block=launch.block,
+        analysed=Analysed(
+            sum(cost.counted is not None for cost in totals.costs),
+            len(totals.costs) + kernel.not_followed[0],
+        ),
+        counters=counters,
+        interval=time.interval,
+        compulsory=compulsory,
+        occupancy=occupied,
+        waves=_known(waves),
+        time=time.part,
+        flops=operations,
+        flops_by_unit={} if isinstance(by_unit, Unknown) else by_unit,
+        arithmetic_intensity=by_level["hbm"],
+        intensity=by_level,
+        roofline=_known(roofline),
+        bytes_by_space=moved,
+        registers_per_thread=resources.registers,
+        shared_bytes=shared_bytes(launch, resources),
+        arguments={
+            p.name: p.value
+            for p in launch.params
+            if not p.type.startswith("*") and p.value is not None
+        },
+        accesses=rows,
+        branches=branch_counts(totals.launched, kernel.lines),
+        layouts=totals.layouts(),
+        findings=(),
+        assumptions=(
+            *counted.assumptions,
+            *usual,
+            *time.assumptions,
+            *([aligned] if kernel.subject.compiled is not None else ()),
+        ),
+        unknown=(
+            *not_counted,
+            *counted.exact.unknown,
+            *_why("device", chosen),
+            *_why("flops", by_unit),
+            *not_distinct,
+            *_why("occupancy", residency),
+            *time.unknown,
+            *no_intensity,
+            *_why("roofline", roofline),
+            *not_moved,
+            *not_spilled,
+            *_why("waves", waves),
+        ),
+    )
+
+
+def _device(
+    kernel: _DescribedKernel, launch: Launch, asked: _Asked
+) -> tuple[Device | Unknown, list[str]]:
+    """The GPU, or why none is known; what is assumed."""
+    name = asked.device or launch.device
+    if name is not None:
+        return find_device(name), []
+    target = kernel.subject.module.target[0] if kernel.subject.module.target else ""
+    usual = DEFAULT_DEVICES.get(target.rstrip("af"))
+    if usual is None:
+        return Unknown(f"no device is given, and none is usual for {target or '?'}"), []
+    return find_device(usual), [f"device: {usual}, a usual one for {target}"]
+
+
+def _predicted(
+    kernel: _DescribedKernel,
+    counted: _CountedLaunch,
+    asked: _Asked,
+    device: Device | None,
+    compulsory: doc.Compulsory,
+    occupied: doc.OccupancyPart | None,
+) -> Prediction | Unknown:
+    """The simulated launch, or why there is none."""
+    if asked.factors is None:
+        return Unknown("not asked for")
+    shared = shared_bytes(counted.launch, kernel.resources)
+    if device is None or occupied is None or shared is None:
+        return Unknown("the device, or how many blocks an SM holds, is not known")
+    given = Given(
+        kernel.description,
+        counted.totals,
+        counted.code,
+        counted.exact.values,
+        compulsory.read_bytes,
+        compulsory.write_bytes,
+        occupied.blocks_per_sm,
+        shared,
+        kernel.resources.stack_bytes or 0,
+    )
+    return predict(given, device, asked.factors, asked.calibration.get(device.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _EstimatedTime:
+    """The time, with the counters of caches and HBM, which are estimates, too."""
+
+    part: doc.TimePart
+    counters: Mapping[str, int | None]
+    interval: Mapping[str, tuple[int, ...]]
+    assumptions: tuple[str, ...]
+    unknown: tuple[UnknownField, ...]
+
+
+def _time(
+    predicted: Prediction | Unknown,
+    counted: _CountedLaunch,
+    asked: _Asked,
+    device: Device | None,
+    operations: float | None,
+) -> _EstimatedTime:
+    if isinstance(predicted, Unknown) or device is None:
+        reason = predicted.reason if isinstance(predicted, Unknown) else "no device is known"
+        fields = (*(f"counters.{name}" for name in ESTIMATED), "time.predicted_us")
+        return _EstimatedTime(
+            doc.TimePart({}, None, None),
+            dict.fromkeys(ESTIMATED),
+            {},
+            (),
+            tuple(UnknownField(field, reason) for field in fields),
+        )
+    times = predicted.times
+    part = doc.TimePart(
+        bounds_us=times.bounds_us,
+        predicted_us=times.predicted_us,
+        bound_by=times.bound_by,
+        next_bound=times.next_bound,
+        next_share=times.next_share,
+        interval_us=predicted.time_interval,
+        achieved=achieved(predicted, device, operations, counted.totals, asked.factors or {}),
+    )
+    return _EstimatedTime(part, predicted.counters, predicted.interval, predicted.assumptions, ())
+
+
+def _intensity(
+    operations: float | None, counters: Mapping[str, int | None], compulsory: doc.Compulsory
+) -> tuple[dict[str, float | None], list[UnknownField]]:
+    """Operations per byte by level, and where that is not known."""
+    both = (compulsory.read_bytes, compulsory.write_bytes)
+    size = None if None in both else sum(n or 0 for n in both)
+    by_level = intensity(operations, counters, size)
+    unknown = [u for level, value in by_level.items() for u in _why(f"intensity.{level}", value)]
+    unknown += _why("arithmetic_intensity", by_level["hbm"])
+    return {level: _known(value) for level, value in by_level.items()}, unknown
+
+
+T = TypeVar("T")
+
+
+def _known(value: T | Unknown | None) -> T | None:
+    """What a pass returned, None where it returned the reason why there is nothing."""
+    return None if isinstance(value, Unknown) else value
+
+
+def _why(field: str, value: object) -> tuple[UnknownField, ...]:
+    """The reason where a pass returned one."""
+    return (UnknownField(field, value.reason),) if isinstance(value, Unknown) else ()
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _facts(
+    kernel: _DescribedKernel, counted: _CountedLaunch, traffic: doc.Traffic, asked: _Asked
+) -> Facts:
+    """What rules look at; `Facts.estimate` runs the passes on the kernel compiled otherwise."""
+
+    def again(other: Facts) -> doc.Traffic:
         if other.launch is None:
             raise UsageError("the launch of the other compilation is not known")
-        return _of_draws(
-            _Estimate(
-                other.subject, other.function, other.launch, self.device_name, self.changes,
-                self.calibration, other.machine, other.sources, other.description,
-            )
+        described = _DescribedKernel(
+            other.subject, other.function, other.arguments, other.machine, other.resources,
+            other.sources, other.description,
         )  # fmt: skip
+        return _estimated(described, other.launch, asked)[0]
 
-    def _count(self) -> None:
-        self.unknown: list[UnknownField] = []
-        found = self.description
-        launched = KernelLaunch(found.cfg, found.found, found.variables, self.launch)
-        draws.check(launched)
-        self.assumptions = list(draws.said(self.launch, launched))
-        self.totals = Totals(found, launched, self.unread, self.unknown)
-        self.code = self._executed()
-
-    def facts(self, traffic: doc.Traffic) -> Facts:
-        """What rules look at."""
-        device = find_device(traffic.device) if traffic.device is not None else None
-        return Facts(
-            self.subject, self.function, self.description, self.machine, self.resources,
-            arguments_of(self.subject, self.function, self.launch), self.launch, self.sources,
-            traffic=traffic, totals=self.totals, device=device,
-        )  # fmt: skip
-
-    def run(self) -> doc.Traffic:
-        costs = self.totals.costs
-        rows = self._rows()
-        counters = self._counters()
-        device = self._device()
-        total, by_unit = self.totals.flops()
-        compulsory = self.totals.compulsory()
-        layouts = self.totals.layouts()
-        occupied = self._occupancy(device)
-        found = self._predict(device, occupied, counters, compulsory)
-        time, interval = self._time(found, counters, device, total)
-        by_level = self._intensity(total, counters, compulsory)
-        roofline = self._roofline(by_unit, counters, time, device)
-        moved = self._moved()
-        branches = branch_counts(self.totals.launched, self._place)
-        if self.subject.compiled is not None:
-            self.assumptions.append(
-                f"pointers are aligned to {_ALIGNMENT} bytes, as allocators return them"
-            )
-        return doc.Traffic(
-            kernel=self.function.name,
-            file=self.subject.file,
-            device=device.name if device is not None else None,
-            grid=self.launch.grid,
-            block=self.launch.block,
-            analysed=Analysed(sum(c.counted is not None for c in costs), len(costs) + self.inside),
-            counters=counters,
-            interval=interval,
-            compulsory=compulsory,
-            occupancy=occupied,
-            waves=self._waves(device, occupied),
-            time=time,
-            flops=total,
-            flops_by_unit=by_unit,
-            arithmetic_intensity=by_level["hbm"],
-            intensity=by_level,
-            roofline=roofline,
-            bytes_by_space=moved,
-            registers_per_thread=self.resources.registers,
-            shared_bytes=self._shared_bytes(),
-            arguments={
-                p.name: p.value
-                for p in self.launch.params
-                if not p.type.startswith("*") and p.value is not None
-            },
-            accesses=rows,
-            branches=branches,
-            layouts=layouts,
-            findings=(),
-            assumptions=tuple(self.assumptions),
-            unknown=tuple(self.unknown),
-        )
-
-    def _intensity(
-        self, operations: float | None, counters: dict[str, int | None], least: doc.Compulsory
-    ) -> dict[str, float | None]:
-        both = (least.read_bytes, least.write_bytes)
-        size = None if None in both else sum(n or 0 for n in both)
-        found: dict[str, float | None] = {}
-        for level, value in intensity(operations, counters, size).items():
-            found[level] = None if isinstance(value, Unknown) else value
-            if isinstance(value, Unknown):
-                self._say(f"intensity.{level}", value.reason)
-        if found["hbm"] is None:
-            self._say("arithmetic_intensity", self.unknown[-1].reason)
-        return found
-
-    def _roofline(
-        self,
-        by_unit: Mapping[str, float],
-        counters: Mapping[str, int | None],
-        time: doc.TimePart,
-        device: Device | None,
-    ) -> doc.RooflinePart | None:
-        by_operand = self.totals.tensor_flops()
-        own = self.calibration.get(device.name) if device is not None else None
-        found = roofline_of(
-            by_unit, by_operand, counters, time.predicted_us, device, self.changes or {}, own
-        )
-        if isinstance(found, Unknown):
-            self._say("roofline", found.reason)
-            return None
-        return found
-
-    def _moved(self) -> Bytes:
-        moved = bytes_by_space(self.totals.launched, self.totals.costs, self.unread, self._say)
-        known = (self.resources.spill_store_bytes, self.resources.spill_load_bytes)
-        in_code = None if None in known else sum(n or 0 for n in known)
-        spilled(moved, self.code, in_code, self._say)
-        return moved
-
-    def _say(self, field: str, reason: str) -> None:
-        self.unknown.append(UnknownField(field, reason))
-
-    # ------------------------------------------------------------ caches and time
-
-    def _predict(
-        self,
-        device: Device | None,
-        occupied: doc.OccupancyPart | None,
-        counters: Mapping[str, int | None],
-        least: doc.Compulsory,
-    ) -> Prediction | Unknown:
-        """The simulated launch, or why there is none."""
-        if self.changes is None:
-            return Unknown("not asked for")
-        shared = self._shared_bytes()
-        if device is None or occupied is None or shared is None:
-            return Unknown("the device, or how many blocks an SM holds, is not known")
-        given = Given(
-            self.description,
-            self.totals,
-            self.code,
-            counters,
-            least.read_bytes,
-            least.write_bytes,
-            occupied.blocks_per_sm,
-            shared,
-            self.resources.stack_bytes or 0,
-        )
-        return predict(given, device, self.changes, self.calibration.get(device.name))
-
-    def _time(
-        self,
-        found: Prediction | Unknown,
-        counters: dict[str, int | None],
-        device: Device | None,
-        operations: float | None,
-    ) -> tuple[doc.TimePart, dict[str, tuple[int, ...]]]:
-        """The time and the ranges; the counters of caches and HBM are filled in."""
-        if isinstance(found, Unknown) or device is None:
-            reason = found.reason if isinstance(found, Unknown) else "no device is known"
-            for name in ESTIMATED:
-                counters[name] = None
-                self._say(f"counters.{name}", reason)
-            self._say("time.predicted_us", reason)
-            return doc.TimePart({}, None, None), {}
-        counters |= found.counters
-        self.assumptions += found.assumptions
-        times = found.times
-        part = doc.TimePart(
-            bounds_us=times.bounds_us,
-            predicted_us=times.predicted_us,
-            bound_by=times.bound_by,
-            next_bound=times.next_bound,
-            next_share=times.next_share,
-            interval_us=found.time_interval,
-            achieved=achieved(found, device, operations, self.totals, self.changes or {}),
-        )
-        return part, dict(found.interval)
-
-    # ------------------------------------------------------------ accesses
-
-    def _rows(self) -> tuple[doc.AccessCounts, ...]:
-        rows = []
-        described = self.description.kernel.accesses
-        for index, (cost, access) in enumerate(zip(self.totals.costs, described, strict=True)):
-            counted = cost.counted
-            if cost.reason is not None:
-                self._say(f"accesses[{index}].requests", cost.reason)
-            shared = access.space == "shared"
-            rows.append(
-                doc.AccessCounts(
-                    line=access.line,
-                    opcode=access.opcode,
-                    space=access.space,
-                    kind=access.kind,
-                    pointer=access.pointer,
-                    address=access.address,
-                    condition=access.condition_source or access.condition,
-                    pattern=self.totals.pattern(cost, access.pattern),
-                    bytes_per_thread=access.bytes_per_thread or cost.moved,
-                    requests=counted.requests if counted else None,
-                    threads=counted.threads if counted else None,
-                    unit="wavefronts" if shared else "sectors",
-                    cost=counted.cost if counted else None,
-                    ideal_cost=ideal(cost) if counted else None,
-                    worst=max(counted.by_cost, default=0) if counted else None,
-                    reason=cost.reason,
-                    loop_depth=access.loop_depth,
-                    stage=access.stage,
-                    source=access.source,
-                    source_text=self._place(cost.access.instruction)[1],
-                )
-            )
-        return tuple(rows)
-
-    def _place(self, instruction: ir.Instruction) -> tuple[Source | None, str | None]:
-        """Where an instruction comes from, and that source line, where it can be read."""
-        place = source_of(instruction.loc, self.subject.module)
-        if place is None:
-            return None, None
-        file = self.sources.get(place.file)
-        text = file.line(place.line)
-        source = Source(file.shown, place.line, place.column)
-        return source, text.strip() if text is not None else None
-
-    # ------------------------------------------------------------ counters
-
-    def _counters(self) -> dict[str, int | None]:
-        counters = self.totals.counters()
-        executed = self.code
-        if isinstance(executed, Unknown):
-            counters["instructions_executed"] = None
-            self._say("counters.instructions_executed", executed.reason)
-            if any(c.access.row.space == "shared" for c in self.totals.costs):
-                self.assumptions.append(
-                    "shared accesses are those of the PTX; the assembler may drop or merge some"
-                )
-            return counters
-        of_machine_code = {
-            "instructions_executed": executed.instructions_executed,
-            "shared_load_wavefronts": executed.shared_load_wavefronts,
-            "shared_store_wavefronts": executed.shared_store_wavefronts,
-        }
-        for name, total in of_machine_code.items():
-            self._take(counters, name, total)
-        self._global(counters, executed)
-        return counters
-
-    def _global(self, counters: dict[str, int | None], executed: SassKernelLaunch) -> None:
-        """Take requests and sectors of global memory from the machine code where it differs.
-
-        The assembler makes one load of several of equal addresses or neighbours, drops and splits
-        others; what runs is what it made.
-        """
-        for operation in ("load", "store", "atomic", "reduction"):
-            requests = executed.requests(operation)
-            name = f"global_{operation}_requests"
-            if requests.value is not None and requests.value == counters[name]:
-                continue  # as many accesses are executed: those of the PTX
-            if requests.value is None and self.totals.widths(operation) == executed.widths(
-                operation
-            ):
-                continue
-            self._take(counters, name, requests)
-            self._take(counters, f"global_{operation}_sectors", executed.sectors(operation))
-            self.assumptions.append(
-                f"global {operation}s in all are those of the machine code: the assembler merges, "
-                "drops or splits some of the PTX's"
-            )
-
-    def _take(self, counters: dict[str, int | None], name: str, total: Total) -> None:
-        """Take a counter from the machine code, which is what runs."""
-        field = f"counters.{name}"
-        counters[name] = total.value
-        self.unknown[:] = [u for u in self.unknown if u.field != field]
-        if total.value is None:
-            reason = total.reason or "the machine code does not tell"
-            self._say(field, f"{reason}; at least {total.at_least:,}")
-
-    def _executed(self) -> SassKernelLaunch | Unknown:
-        """The machine code in this launch, or why there is none."""
-        code = self.machine.code()
-        if isinstance(code, Unknown):
-            return code
-        function = next((f for f in code.module.functions if f.name == self.function.name), None)
-        if function is None:
-            return Unknown(f"the machine code ({code.origin}) has no kernel '{self.function.name}'")
-        try:
-            found = SassKernelLaunch(
-                sass_cfg.build(function), code.module, self.function.parameters,
-                self.totals.launched.launch,
-            )  # fmt: skip
-        except KanalyzeError as error:
-            return Unknown(str(error))
-        beside = self.subject.cubin is not None
-        origin = Path(code.origin).name if beside else code.origin
-        self.assumptions.append(f"machine code: {origin}")
-        return found
-
-    # ------------------------------------------------------------ device
-
-    def _device(self) -> Device | None:
-        name = self.device_name or self.launch.device
-        if name is None:
-            target = self.subject.module.target[0] if self.subject.module.target else ""
-            name = DEFAULT_DEVICES.get(target.rstrip("af"))
-            if name is None:
-                self._say("device", f"no device is given, and none is usual for {target or '?'}")
-                return None
-            self.assumptions.append(f"device: {name}, a usual one for {target}")
-        return find_device(name)
-
-    def _occupancy(self, device: Device | None) -> doc.OccupancyPart | None:
-        registers = self.launch.registers_per_thread or self.resources.registers
-        if device is None or registers is None:
-            reason = self.resources.reason or "no device is known"
-            self._say("occupancy", reason)
-            return None
-        shared = self._shared_bytes()
-        if shared is None:
-            self._say("occupancy", "dynamic shared memory: a launch chooses it")
-            return None
-        try:
-            found = occupancy(
-                threads=math.prod(self.launch.block),
-                registers=registers,
-                shared_bytes=shared,
-                device=device,
-            )
-        except UsageError as error:
-            self._say("occupancy", str(error))
-            return None
-        return doc.OccupancyPart(
-            blocks_per_sm=found.blocks_per_sm,
-            warps_per_sm=found.warps_per_sm,
-            percent=found.percent,
-            limited_by=found.limited_by,
-            limits=found.limits,
-            better=tuple(cliff.text for cliff in found.better),
-        )
-
-    def _shared_bytes(self) -> int | None:
-        given = self.launch.shared_bytes
-        return given if given is not None else self.resources.shared_bytes
-
-    def _waves(
-        self, device: Device | None, occupied: doc.OccupancyPart | None
-    ) -> doc.WavesPart | None:
-        if device is None or occupied is None or device.sms is None:
-            self._say("waves", "the number of SMs or of blocks on one is not known")
-            return None
-        found = waves(
-            blocks=math.prod(self.launch.grid),
-            device=device,
-            blocks_per_sm=occupied.blocks_per_sm,
-        )
-        return doc.WavesPart(
-            blocks=found.blocks,
-            blocks_per_wave=found.blocks_per_wave,
-            waves=found.waves,
-            last_wave_blocks=found.last_wave_blocks,
-            idle_share=found.idle_share,
-        )
+    return Facts(
+        kernel.subject, kernel.function, kernel.description, kernel.assembled, kernel.resources,
+        kernel.arguments, counted.launch, kernel.sources, traffic=traffic, totals=counted.totals,
+        device=find_device(traffic.device) if traffic.device is not None else None,
+        estimate=again,
+    )  # fmt: skip

@@ -15,7 +15,8 @@ from kanalyze.text.safe import escaped
 if TYPE_CHECKING:
     from kanalyze.frontend.argument import Argument
     from kanalyze.frontend.subject import Subject
-    from kanalyze.kernel.describe import Description, Sources
+    from kanalyze.kernel.describe import Description
+    from kanalyze.kernel.sources import Sources
     from kanalyze.models.branches import Branch
     from kanalyze.ptx import ir
     from kanalyze.ptx.export import FlowGraph
@@ -130,7 +131,7 @@ def _read(
     from kanalyze.cli import reading
     from kanalyze.errors import UsageError, nearest
     from kanalyze.frontend.subject import errors_of
-    from kanalyze.kernel.describe import Sources
+    from kanalyze.kernel.sources import Sources
 
     inputs = reading.read([target], options, lenient)
     skipped = [asdict(one) for one in inputs.skipped]
@@ -171,7 +172,7 @@ def _graph(subject: Subject, function: ir.Function, sources: Sources) -> _Graph:
         subject.module, function, subject.file, arguments, nothing, (), sources, False
     )
     cfg = described.cfg
-    found = branches(cfg, described.found.solved, _extents(function))
+    found = branches(cfg, described.addresses.solved, _extents(function))
     loops = sorted(cfg.loops, key=lambda loop: loop.header)
     return _Graph(
         file=subject.file,
@@ -179,7 +180,7 @@ def _graph(subject: Subject, function: ir.Function, sources: Sources) -> _Graph:
         loops=described.kernel.loops,
         members=tuple((loop.header, sorted(loop.body), list(loop.latches)) for loop in loops),
         unknown={
-            n: described.found.solved.trips[loop.header].reason or "its condition is not known"
+            n: described.addresses.solved.trips[loop.header].reason or "its condition is not known"
             for n, loop in enumerate(loops)
         },
         branches=found,

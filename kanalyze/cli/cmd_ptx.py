@@ -38,6 +38,7 @@ from kanalyze.cli import output
     is_flag=True,
     help="Statements that cannot be read are warnings: exit 0.",
 )
+@shared.dump_option
 @shared.finding_options
 @shared.annotated_output_options
 @shared.pager_options
@@ -52,6 +53,7 @@ def command(
     sass: bool,
     quiet: bool,
     lenient: bool,
+    dump: str | None,
     findings: shared.FindingOptions,
     format_: str,
     color: str,
@@ -74,10 +76,12 @@ def command(
       kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
     """
-    from kanalyze.cli import annotating, reading
+    from kanalyze.cli import annotating, dumping, reading
     from kanalyze.findings.running import Wanted
     from kanalyze.render.findings_annotations import Found
 
+    if dump is not None:
+        return dumping.deliver(targets, options, assume, kernels, dump, file)
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"

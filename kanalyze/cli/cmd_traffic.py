@@ -97,6 +97,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: float | Non
     is_flag=True,
     help="Statements that cannot be read are warnings: exit 0.",
 )
+@shared.dump_option
 @shared.finding_options
 @shared.annotated_output_options
 @shared.pager_options
@@ -115,6 +116,7 @@ def command(
     exact: bool,
     every: bool,
     lenient: bool,
+    dump: str | None,
     findings: shared.FindingOptions,
     format_: str,
     color: str,
@@ -140,9 +142,13 @@ def command(
       kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
-    from kanalyze.cli import annotating
+    from kanalyze.cli import annotating, dumping
     from kanalyze.render.findings_annotations import Found
 
+    if dump is not None:
+        targets = () if target is None else (target,)
+        kernels = () if kernel is None else (kernel,)
+        return dumping.deliver(targets, options, assume, kernels, dump, file)
     if plot is not None:
         from kanalyze.render import figures
 

@@ -300,6 +300,14 @@ def profile_finding_options(function: Command) -> Command:
     return wrapped
 
 
+dump_option = click.option(
+    "--dump",
+    type=click.Choice(["ssa", "loops", "predicates", "classes"]),
+    help="For maintainers: what stands between the passes, instead of the report.",
+)
+"""``--dump FORM``."""
+
+
 def not_empty(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
     """Refuse an empty name, which would be the current folder."""
     if given == "":

@@ -17,14 +17,22 @@ from kanalyze.models.by_block import Access, Plain
 from kanalyze.models.features import Lanes
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
-from kanalyze.models.warps import Counted, MisalignedError, Occurrences, Rule, classes, count
+from kanalyze.models.warps import (
+    AlikeClasses,
+    Counted,
+    MisalignedError,
+    Occurrences,
+    Rule,
+    classes,
+    classes_by_cost,
+    count,
+)
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue, Addresses, is_bulk
 from kanalyze.symbolic.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
 from kanalyze.symbolic.parts import Array, Parts, TooLargeError
-from kanalyze.symbolic.reach import reach
 from kanalyze.symbolic.value import Value, in_order, leaves
 
 _SHARED_ALIGNMENT = 128  # dynamic shared memory begins at a multiple of it
@@ -79,7 +87,7 @@ class KernelLaunch:
         self.cfg = cfg
         self.found = found
         self.launch = launch = unwritten(cfg.function, found, launch)
-        self.executed = reach(cfg, found.solved)
+        self.executed = found.predicates
         self.params = {
             (parameter.name, 0): given.value
             for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
@@ -90,6 +98,7 @@ class KernelLaunch:
         self.addresses = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
+        self._costs: dict[int, Cost] = {}  # by the `id` of the access
         self.part: tuple[int, int] | None = None  # first block and number of blocks
 
     # ------------------------------------------------------------ what callers use
@@ -99,6 +108,14 @@ class KernelLaunch:
 
         With a ``layout``, as if the shared array were laid out so.
         """
+        if layout is not None:
+            return self._cost(access, layout)
+        key = id(access)
+        if key not in self._costs:
+            self._costs[key] = self._cost(access, None)
+        return self._costs[key]
+
+    def _cost(self, access: AccessValue, layout: Layout | None) -> Cost:
         if is_bulk(access.instruction, access.row):
             return self._bulk_cost(access)
         rule = rule_of(access)
@@ -119,6 +136,18 @@ class KernelLaunch:
 
     def _counted(self, rule: Rule, access: AccessValue) -> Counted:
         return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
+
+    def classes(self, access: AccessValue) -> tuple[int, tuple[AlikeClasses, ...]]:
+        """The period in bytes of the rule that an access is counted by, and the classes.
+
+        Raises:
+            UnknownValueError, TooLargeError: they are not known, or too many.
+        """
+        rule = None if is_bulk(access.instruction, access.row) else rule_of(access)
+        if rule is None:
+            raise UnknownValueError(f"{access.instruction.opcode} is not counted by classes")
+        parts = self.parts(access)
+        return rule.period, tuple(c for p in parts for c in classes_by_cost(rule, *p.place(access)))
 
     def parts(self, access: AccessValue) -> list[KernelLaunch]:
         """The launch as parts of its blocks that are counted one after the other.
@@ -142,7 +171,7 @@ class KernelLaunch:
         """Only so many blocks of the launch, from ``first`` on."""
         some = copy(self)
         some.part = (first, blocks)
-        some._grids, some._runs = {}, {}
+        some._grids, some._runs, some._costs = {}, {}, {}
         return some
 
     def _bulk_cost(self, access: AccessValue) -> Cost:

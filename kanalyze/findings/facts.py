@@ -15,7 +15,8 @@ from kanalyze.findings import ignoring
 from kanalyze.findings.budget import Budget, SpentError
 from kanalyze.frontend.argument import Argument, Resources
 from kanalyze.frontend.compile import Compiled
-from kanalyze.kernel.describe import Description, Sources, describe
+from kanalyze.kernel.describe import Description, describe
+from kanalyze.kernel.sources import Sources
 from kanalyze.launch.record import Launch
 from kanalyze.models import lanes
 from kanalyze.ptx import ir
@@ -98,7 +99,7 @@ class Facts:
 
     def accesses(self) -> Iterator[tuple[AccessValue, doc.Access]]:
         """Every memory access: its values, and its row of the document."""
-        return zip(self.description.found.accesses, self.kernel.accesses, strict=True)
+        return zip(self.description.addresses.accesses, self.kernel.accesses, strict=True)
 
     @property
     def of_triton(self) -> bool:
@@ -125,10 +126,10 @@ class Facts:
         """The kernel with its launch: what each access costs."""
         if self.totals is not None:
             return self.totals.launched
-        if self.launch is None:
-            return None
-        found = self.description
-        return KernelLaunch(found.cfg, found.found, found.variables, self.launch)
+        made = self.description
+        if made.launched is not None or self.launch is None:
+            return made.launched
+        return KernelLaunch(made.cfg, made.addresses, made.variables, self.launch)
 
     # ------------------------------------------------------------ places
 
@@ -195,7 +196,7 @@ class Facts:
         A launch that was given fits no other compilation: there is none then.
         """
         from kanalyze.frontend.subject import Subject, arguments_of, launch_for
-        from kanalyze.kernel.resources import AssembledKernels
+        from kanalyze.kernel.resources import assemble
 
         (module,) = parse_ptx_modules(compiled.ptx, f"{compiled.name}.ptx")
         (function,) = [f for f in module.entries if f.name == compiled.name]
@@ -203,8 +204,8 @@ class Facts:
             Subject(module, module.name, compiled, notes=compiled.notes),
             assume=self.subject.assume,
         )
-        machine = AssembledKernels(subject)
-        resources = machine(function.name)
+        machine = assemble(subject)
+        resources = machine.resources(function.name)
         launch = None if self.subject.launch is not None else launch_for(subject, function)
         arguments = arguments_of(subject, function, launch)
         description = describe(

@@ -8,11 +8,14 @@ come from ptxas (which alone reports spills), but for a cubin that was given its
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, Unknown
 from kanalyze.frontend.argument import Resources
+from kanalyze.frontend.subject import Subject
 from kanalyze.kernel import sass as sass_section
 from kanalyze.ptx import ir
 from kanalyze.ptx.calls import dynamic_shared
@@ -21,137 +24,122 @@ from kanalyze.results import kernel as doc
 from kanalyze.sass.code import Code, code_of, read_code
 from kanalyze.toolchain import tools
 
-if TYPE_CHECKING:
-    from kanalyze.frontend.subject import Subject
-
 LEFT_OUT = Unknown("left out as asked for (--no-sass)")
 NO_PTX = "there is no PTX in the file"
 _DYNAMIC = "part of it is chosen at launch: give --launch"
+_Spills = tuple[int | None, int | None]
 _NO_SPILLS = "a cubin does not record spills (sass.stack says what it has)"
 
 
-def _text(module: ir.Module) -> str:
-    """The text of one module alone, where a file holds several."""
-    several = len(re.findall(r"^\s*\.version\b", module.text, re.MULTILINE)) > 1
-    return write_ptx(module) if several else module.text
-
-
+@dataclass(frozen=True)
 class AssembledKernels:
-    """Resources and machine code of the kernels of a subject; each tool is asked once."""
+    """Resources and machine code of the kernels of a subject; see `assemble`.
 
-    def __init__(self, subject: Subject):
-        self.subject = subject
-        self.dynamic = {f.name for f in subject.module.entries if dynamic_shared(subject.module, f)}
-        self.reason: str | None = None
-        self.known: dict[str, tools.Resources] = {}
-        self._assembled: bytes | None = None
-        self._code: Code | Unknown | None = None
-        compiled = subject.compiled
-        try:
-            if compiled is not None:
-                self.known[compiled.name] = compiled.resources
-                self.dynamic.clear()
-            elif subject.cubin is not None and subject.given:
-                self.known = tools.cubin_resources(subject.cubin.data)
-            else:
-                from_triton = subject.shared_bytes is not None
-                made = tools.assemble(_text(subject.module), of_triton=from_triton)
-                self.known, self._assembled = made.resources, made.cubin
-        except MissingToolError as error:
-            self.reason = str(error)
-        except InputError as error:
-            who = "cuobjdump" if subject.given else "ptxas"
-            self.reason = f"{who} rejects the file: {error.message}"
-        except KanalyzeError as error:
-            self.reason = f"ptxas failed: {error}"
+    Attributes:
+        subject: the module, and the machine code that came with it.
+        dynamic: the kernels of which a launch chooses a part of the shared memory.
+        known: what a tool says of each kernel, by name.
+        cubin: what ptxas made of the PTX, where it was asked.
+        reason: why ``known`` is empty, where something failed.
+    """
+
+    subject: Subject
+    dynamic: Collection[str]
+    known: Mapping[str, tools.Resources]
+    cubin: bytes | None = None
+    reason: str | None = None
 
     # ------------------------------------------------------------ resources
 
-    def __call__(self, kernel: str) -> Resources:
+    def resources(self, kernel: str) -> Resources:
         """The resources of one kernel."""
-        found = self.known.get(kernel)
-        if found is None:
+        known = self.known.get(kernel)
+        if known is None:
             return Resources(reason=self.reason or "ptxas does not report on this kernel")
-        spills = (found.spill_store_bytes, found.spill_load_bytes)
+        given = self.subject.given
         return Resources(
-            registers=found.registers,
-            spill_store_bytes=None if self.subject.given else spills[0],
-            spill_load_bytes=None if self.subject.given else spills[1],
-            stack_bytes=found.stack_bytes,
-            shared_bytes=self._shared(kernel, found),
-            tool=found.tool,
-            remarks=found.remarks,
+            registers=known.registers,
+            spill_store_bytes=None if given else known.spill_store_bytes,
+            spill_load_bytes=None if given else known.spill_load_bytes,
+            stack_bytes=known.stack_bytes,
+            shared_bytes=self._shared(kernel, known),
+            tool=known.tool,
+            remarks=known.remarks,
         )
 
-    def _shared(self, kernel: str, found: tools.Resources) -> int | None:
+    def _shared(self, kernel: str, known: tools.Resources) -> int | None:
         launch = self.subject.launch
         if kernel in self.dynamic and launch is not None:
             return launch.shared_bytes
         if self.subject.shared_bytes is not None:
             return self.subject.shared_bytes
-        return None if kernel in self.dynamic else found.shared_bytes
+        return None if kernel in self.dynamic else known.shared_bytes
 
     # ------------------------------------------------------------ machine code
 
     def code(self) -> Code | Unknown:
-        """The machine code, or the reason why there is none."""
-        if self._code is None:
-            try:
-                self._code = self._read()
-            except KanalyzeError as error:
-                self._code = Unknown(str(error))
+        """The machine code, disassembled once; else the reason why there is none."""
         return self._code
 
-    def _read(self) -> Code | Unknown:
+    @cached_property
+    def _code(self) -> Code | Unknown:
         subject = self.subject
-        if subject.cubin is not None:
-            return code_of(subject.cubin)
-        if subject.compiled is not None:
-            tool = subject.compiled.resources.tool
-            return read_code(subject.compiled.cubin, f"assembled by {tool}")
-        if self._assembled is None:
-            return Unknown(self.reason or "there is no machine code of this file")
-        tool = next((row.tool for row in self.known.values()), "ptxas")
-        return read_code(self._assembled, f"assembled by {tool}")
+        try:
+            if subject.cubin is not None:
+                return code_of(subject.cubin)
+            if subject.compiled is not None:
+                tool = subject.compiled.resources.tool
+                return read_code(subject.compiled.cubin, f"assembled by {tool}")
+            if self.cubin is None:
+                return Unknown(self.reason or "there is no machine code of this file")
+            tool = next((row.tool for row in self.known.values()), "ptxas")
+            return read_code(self.cubin, f"assembled by {tool}")
+        except KanalyzeError as error:
+            return Unknown(str(error))
+
+    def _section(
+        self,
+        code: Code | Unknown,
+        name: str,
+        ptx: ir.Function | None = None,
+        spills: _Spills = (None, None),
+    ) -> doc.Sass | Unknown:
+        """The ``sass`` part of a kernel, or why there is none."""
+        if isinstance(code, Unknown):
+            return code
+        try:
+            module = self.subject.module if ptx is not None else None
+            return sass_section.section(code, name, ptx, module, spills)
+        except KanalyzeError as error:
+            return Unknown(str(error))
 
     def with_sass(
         self, kernel: doc.Kernel, function: ir.Function, wanted: bool
     ) -> tuple[doc.Kernel, list[doc.UnknownField]]:
         """A kernel's document with the ``sass`` part, and what of it is not known and why."""
-        code = self.code() if wanted else LEFT_OUT
         spills = (kernel.spill_store_bytes, kernel.spill_load_bytes)
-        sass: doc.Sass | None = None
+        code = self.code() if wanted else LEFT_OUT
+        sass = self._section(code, function.name, function, spills)
         unknown: list[doc.UnknownField] = []
-        if not isinstance(code, Unknown):
-            try:
-                sass = sass_section.section(
-                    code, function.name, function, self.subject.module, spills
-                )
-            except KanalyzeError as error:
-                code = Unknown(str(error))
-        if isinstance(code, Unknown):
-            unknown.append(doc.UnknownField("sass", code.reason))
+        if isinstance(sass, Unknown):
+            unknown.append(doc.UnknownField("sass", sass.reason))
         else:
             kernel = replace(kernel, sass=sass)
         known = self.known.get(function.name)
         if self.subject.given and known is not None:
-            kernel = _with_spills(kernel, sass, unknown)
+            kernel, not_recorded = _with_spills(kernel)
+            unknown += not_recorded
         if known is not None and kernel.shared_bytes is None:
             unknown.append(doc.UnknownField("shared_bytes", _DYNAMIC))
         return kernel, unknown
 
     def bare(self, name: str) -> tuple[doc.SassKernel, list[doc.UnknownField]]:
         """The document of a kernel without PTX, and what of it is not known and why."""
-        code = self.code()
+        section = self._section(self.code(), name)
         unknown = [doc.UnknownField(key, NO_PTX) for key in doc.PTX_KEYS]
-        sass: doc.Sass | None = None
-        if not isinstance(code, Unknown):
-            try:
-                sass = sass_section.section(code, name)
-            except KanalyzeError as error:
-                code = Unknown(str(error))
-        if isinstance(code, Unknown):
-            unknown.append(doc.UnknownField("sass", code.reason))
+        if isinstance(section, Unknown):
+            unknown.append(doc.UnknownField("sass", section.reason))
+        sass = None if isinstance(section, Unknown) else section
         known = self.known.get(name)
         capability = self.subject.cubin.capability if self.subject.cubin is not None else None
         kernel = doc.SassKernel(
@@ -171,16 +159,45 @@ class AssembledKernels:
             reason = self.reason or "cuobjdump does not report on this kernel"
             for key in ("registers_per_thread", "stack_bytes", "shared_bytes"):
                 unknown.append(doc.UnknownField(key, reason))
-        return _with_spills(kernel, sass, unknown), unknown
+        kernel, not_recorded = _with_spills(kernel)
+        return kernel, [*unknown, *not_recorded]
+
+
+def assemble(subject: Subject) -> AssembledKernels:
+    """Ask the assembler, or the cubin, what the kernels of a subject need."""
+    compiled = subject.compiled
+    if compiled is not None:
+        return AssembledKernels(subject, (), {compiled.name: compiled.resources})
+    module = subject.module
+    dynamic = {f.name for f in module.entries if dynamic_shared(module, f)}
+    try:
+        if subject.cubin is not None and subject.given:
+            return AssembledKernels(subject, dynamic, tools.cubin_resources(subject.cubin.data))
+        from_triton = subject.shared_bytes is not None
+        made = tools.assemble(_text(subject.module), of_triton=from_triton)
+        return AssembledKernels(subject, dynamic, made.resources, made.cubin)
+    except MissingToolError as error:
+        reason = str(error)
+    except InputError as error:
+        reason = f"{'cuobjdump' if subject.given else 'ptxas'} rejects the file: {error.message}"
+    except KanalyzeError as error:
+        reason = f"ptxas failed: {error}"
+    return AssembledKernels(subject, dynamic, {}, reason=reason)
+
+
+def _text(module: ir.Module) -> str:
+    """The text of one module alone, where a file holds several."""
+    several = len(re.findall(r"^\s*\.version\b", module.text, re.MULTILINE)) > 1
+    return write_ptx(module) if several else module.text
 
 
 K = TypeVar("K", doc.Kernel, doc.SassKernel)
 
 
-def _with_spills(kernel: K, sass: doc.Sass | None, unknown: list[doc.UnknownField]) -> K:
+def _with_spills(kernel: K) -> tuple[K, list[doc.UnknownField]]:
     """Without any access to local memory nothing is spilled; else a cubin does not tell."""
+    sass = kernel.sass
     if sass is not None and sass.local_store_bytes == sass.local_load_bytes == 0:
-        return replace(kernel, spill_store_bytes=0, spill_load_bytes=0)
-    for key in ("spill_store_bytes", "spill_load_bytes"):
-        unknown.append(doc.UnknownField(key, _NO_SPILLS))
-    return kernel
+        return replace(kernel, spill_store_bytes=0, spill_load_bytes=0), []
+    keys = ("spill_store_bytes", "spill_load_bytes")
+    return kernel, [doc.UnknownField(key, _NO_SPILLS) for key in keys]

@@ -48,20 +48,20 @@ def section(
     function = next((f for f in code.module.functions if f.name == name), None)
     if function is None:
         raise KanalyzeError(f"the machine code ({code.origin}) has no kernel '{name}'")
-    found = [(i, a) for i in function.instructions if (a := memory_access(i)) is not None]
+    accesses = [(i, a) for i in function.instructions if (a := memory_access(i)) is not None]
     graph = sass_cfg.build(function)
     reached = sum(len(graph.blocks[index].instructions) for index in graph.order)
     cores = Counter(tensor_core(i) for i in function.instructions)
     known = code.resources.get(name)
     stack = None if known is None else known.stack_bytes
-    local = _local_bytes(found)
+    local = _local_bytes(accesses)
     return doc.Sass(
         target=code.module.target,
         origin=code.origin,
         instructions=len(function.instructions),
         never_reached=len(function.instructions) - reached,
         not_read=len(function.opaque),
-        memory=_memory(found),
+        memory=_memory(accesses),
         tensor_core=doc.TensorCore(cores["mma"], cores["wgmma"], cores["tcgen05"]),
         comparison=_rows(function, ptx, module),
         registers_per_thread=None if known is None else known.registers,
@@ -73,16 +73,16 @@ def section(
     )
 
 
-def _executed(found: Sequence[tuple[SassInstruction, SassAccess]]) -> list[SassAccess]:
-    return [access for _, access in found if not access.dummy]
+def _executed(accesses: Sequence[tuple[SassInstruction, SassAccess]]) -> list[SassAccess]:
+    return [access for _, access in accesses if not access.dummy]
 
 
 def _memory(
-    found: Sequence[tuple[SassInstruction, SassAccess]],
+    accesses: Sequence[tuple[SassInstruction, SassAccess]],
 ) -> dict[str, dict[str, Traffic]]:
     """By space and kind, as the PTX ones; dummies are left out."""
     grouped: dict[str, dict[str, list[SassAccess]]] = defaultdict(lambda: defaultdict(list))
-    for access in _executed(found):
+    for access in _executed(accesses):
         grouped[access.space][_KINDS.get(access.kind, access.kind)].append(access)
     return {
         space: {kind: _traffic(group) for kind, group in sorted(kinds.items())}
@@ -98,9 +98,9 @@ def _traffic(group: Sequence[SassAccess]) -> Traffic:
     return Traffic(len(group), total, dict(widths))
 
 
-def _local_bytes(found: Sequence[tuple[SassInstruction, SassAccess]]) -> dict[str, int]:
+def _local_bytes(accesses: Sequence[tuple[SassInstruction, SassAccess]]) -> dict[str, int]:
     total = {"store": 0, "load": 0}
-    for access in _executed(found):
+    for access in _executed(accesses):
         if access.space == "local" and access.kind in total:
             total[access.kind] += access.bytes_per_thread or 0
     return total

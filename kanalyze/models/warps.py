@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -95,6 +95,31 @@ def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurre
     return Counter(rule, address, condition, occurrences).run()
 
 
+@dataclass(frozen=True, slots=True)
+class AlikeClasses:
+    """Classes of which a member (a block in one iteration of the loops around) costs the same.
+
+    ``classes`` is how many there are, ``members`` how many they have together; ``requests`` and
+    ``cost`` are those of one member.
+    """
+
+    classes: int
+    members: int
+    requests: int
+    cost: int
+
+
+def classes_by_cost(
+    rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences
+) -> tuple[AlikeClasses, ...]:
+    """The classes that `count` evaluates one member of.
+
+    Raises:
+        TooLargeError: the launch has too many different cases.
+    """
+    return Counter(rule, address, condition, occurrences).by_cost()
+
+
 class Class(NamedTuple):
     """Addresses: all sums of a base, an offset, and ``step * i`` for 0 <= i < ``times``."""
 
@@ -129,18 +154,47 @@ class Counter:
     # ------------------------------------------------------------ classes
 
     def run(self) -> Counted:
-        """Count by classes of blocks and iterations; lane by lane where they cannot be told."""
+        """Count all warps."""
+        tally = _Tally(self.rule)
+        for rows in self._rows():
+            tally.add(*rows)
+        return tally.result()
+
+    def by_cost(self) -> tuple[AlikeClasses, ...]:
+        """The classes by what one of their members costs."""
+        merged: dict[tuple[int, int], tuple[int, int]] = {}
+        for addresses, active, weights in self._rows():
+            lines, lanes = _by_warp(addresses), _by_warp(active)
+            some = lanes.any(axis=2)
+            costs = np.zeros(some.shape, np.int64)
+            costs[some] = self.rule.cost(lines[some], lanes[some])
+            each = zip(some.sum(axis=1).tolist(), costs.sum(axis=1).tolist(), strict=True)
+            for key, weight in zip(each, weights.tolist(), strict=True):
+                number, members = merged.get(key, (0, 0))
+                merged[key] = number + 1, members + weight
+        return tuple(AlikeClasses(*merged[key], *key) for key in sorted(merged))
+
+    def _rows(self) -> Iterator[tuple[Array, Lanes, Array]]:
+        """Addresses, lanes that take part, and weights, some classes at a time.
+
+        Classes are of blocks and iterations; lane by lane where they cannot be told.
+        """
         by_lane, elsewhere = self.split(self.address)
-        if by_lane is None:
-            return self._lane_by_lane()
         features = [remainders(term, self.rule.period) for term in elsewhere]
         try:
-            tree = self.classify(self.condition, features)
+            tree = self.classify(self.condition, features) if by_lane is not None else None
         except MixedError:
-            return self._lane_by_lane()
-        axes = [a for a in range(self.rank) if a != THREAD]
-        codes, weights = self._joint(features, axes)
-        return self._count_classes(by_lane, codes, weights, tree, len(elsewhere))
+            tree = None
+        if by_lane is None or tree is None:
+            yield from self.lane_by_lane()
+            return
+        codes, weights = self._joint(features, [a for a in range(self.rank) if a != THREAD])
+        step = max(1, _CHUNK // self.shape[THREAD])
+        for start in range(0, len(codes), step):
+            some = codes[start : start + step]
+            active = np.broadcast_to(tree.lanes(some), (len(some), self.shape[THREAD]))
+            addresses = by_lane[None, :] + some[:, : len(elsewhere)].sum(axis=1)[:, None]
+            yield addresses, active, weights[start : start + step]
 
     def split(self, value: Parts) -> tuple[Array | None, list[Term]]:
         """A value as an array over threads and terms over the other axes, if it is such a sum."""
@@ -322,25 +376,6 @@ class Counter:
 
     # ------------------------------------------------------------ lanes
 
-    def _count_classes(
-        self, by_lane: Array, codes: Array, weights: Array, tree: Tree, places: int
-    ) -> Counted:
-        tally = _Tally(self.rule)
-        step = max(1, _CHUNK // self.shape[THREAD])
-        for start in range(0, len(codes), step):
-            some = codes[start : start + step]
-            active = np.broadcast_to(tree.lanes(some), (len(some), self.shape[THREAD]))
-            addresses = by_lane[None, :] + some[:, :places].sum(axis=1)[:, None]
-            tally.add(addresses, active, weights[start : start + step])
-        return tally.result()
-
-    def _lane_by_lane(self) -> Counted:
-        """Every address of the launch, a part of the blocks at a time."""
-        tally = _Tally(self.rule)
-        for addresses, active, weights in self.lane_by_lane():
-            tally.add(addresses, active, weights)
-        return tally.result()
-
     def lane_by_lane(self) -> Iterator[tuple[Array, Lanes, Array]]:
         """Addresses, lanes that take part, and weights of 1, a part of the blocks at a time."""
         lanes = int(np.prod([int(n) for n in self.shape]))
@@ -363,6 +398,15 @@ class Counter:
             yield rows[0], rows[1].astype(bool), np.ones(len(rows[0]), np.int64)
 
 
+L = TypeVar("L", Array, Lanes)
+
+
+def _by_warp(lanes: L) -> L:
+    """(rows, threads) as (rows, warps, 32); threads that fill up the last warp are 0."""
+    missing = -lanes.shape[1] % WARP
+    return np.pad(lanes, ((0, 0), (0, missing))).reshape(len(lanes), -1, WARP)
+
+
 class _Tally:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -371,19 +415,14 @@ class _Tally:
 
     def add(self, addresses: Array, active: Lanes, weights: Array) -> None:
         """Count rows of (rows, threads), each ``weights`` times."""
-        threads = addresses.shape[1]
-        missing = -threads % WARP
-        if missing:
-            addresses = np.pad(addresses, ((0, 0), (0, missing)))
-            active = np.pad(active, ((0, 0), (0, missing)))
         self.threads += int((active.sum(axis=1) * weights).sum())
-        lanes = active.reshape(-1, WARP)
-        some = lanes.any(axis=1)
         off = addresses % self.rule.alignment if self.rule.alignment > 1 else None
         if off is not None and bool((off[active] != 0).any()):
             raise MisalignedError(f"misaligned: not a multiple of {self.rule.alignment} bytes")
-        costs = self.rule.cost(addresses.reshape(-1, WARP)[some], lanes[some])
-        warps = np.repeat(weights, (threads + missing) // WARP)[some]
+        lanes = _by_warp(active)
+        some = lanes.any(axis=2)
+        costs = self.rule.cost(_by_warp(addresses)[some], lanes[some])
+        warps = np.broadcast_to(weights[:, None], some.shape)[some]
         for cost in np.unique(costs):
             amount = int(warps[costs == cost].sum())
             self.by_cost[int(cost)] = self.by_cost.get(int(cost), 0) + amount

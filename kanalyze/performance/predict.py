@@ -123,7 +123,7 @@ def predict(
     room = l1_bytes(device, given.per_sm, given.shared_bytes)
     in_l1 = given.local_bytes * threads * given.per_sm <= room
     total, by_tensor = sm_work(asked, chip, blocks, given.per_sm, in_l1)
-    found = model.estimate(
+    simulated = model.estimate(
         stream,
         _known(given),
         Work(total, by_tensor, asked.waits, -(-threads // 32)),
@@ -131,23 +131,23 @@ def predict(
         given.per_sm,
         room,
     )
-    usual = whole(found.usual)
+    usual = whole(simulated.usual)
     atomics = given.counters.get("global_atomic_sectors") or 0
     counters = {**usual, "l1_miss_sectors": usual["l1_miss_sectors"] + atomics}
-    moved = {**counters, "fabric_sectors": found.usual.fabric_sectors}
+    moved = {**counters, "fabric_sectors": simulated.usual.fabric_sectors}
     waits = 0 if stream.depth else len(set(stream.burst[stream.kind == READ].tolist()))
     interval: dict[str, tuple[int, int]] = {}
     for name in COUNTERS:
-        spread = found.interval(name)
+        spread = simulated.interval(name)
         if spread is not None:
             interval[name] = (round(spread[0]), round(spread[1]))
-    predicted = times(asked, moved, found.usual.end_us, chip, blocks, given.per_sm, waits)
+    predicted = times(asked, moved, simulated.usual.end_us, chip, blocks, given.per_sm, waits)
     return Prediction(
         counters=counters,
         interval=interval,
         times=predicted,
-        time_interval=_at_least(found.interval("end_us"), predicted),
-        assumptions=_assumptions(given, chip, len(found.runs), found.rate, bool(interval)),
+        time_interval=_at_least(simulated.interval("end_us"), predicted),
+        assumptions=_assumptions(given, chip, len(simulated.runs), simulated.rate, bool(interval)),
     )
 
 
@@ -222,15 +222,15 @@ def l1_bytes(device: Device, per_sm: int, shared_bytes: int) -> int:
 
 
 def achieved(
-    found: Prediction,
+    predicted: Prediction,
     device: Device,
     operations: float | None,
     totals: Totals,
     changes: Mapping[str, float],
 ) -> dict[str, float]:
     """Rates at the predicted time, and their shares of the device's peaks, where known."""
-    seconds = found.times.predicted_us * 1e-6
-    moved = found.counters["dram_read_bytes"] + found.counters["dram_write_bytes"]
+    seconds = predicted.times.predicted_us * 1e-6
+    moved = predicted.counters["dram_read_bytes"] + predicted.counters["dram_write_bytes"]
     rates = {"hbm_gb_per_s": moved / seconds / 1e9}
     if device.dram_gb_per_s:
         peak = device.dram_gb_per_s * changes.get("hbm", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
@@ -11,6 +11,7 @@ from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic import descriptors
 from kanalyze.symbolic.descriptors import TensorValue
 from kanalyze.symbolic.loops import Solved, solve
+from kanalyze.symbolic.reach import reach
 from kanalyze.symbolic.registers import Request, follow
 from kanalyze.symbolic.value import Arrays, Pool, Value, unknown_reasons
 
@@ -50,6 +51,7 @@ class AccessValue:
 class Addresses:
     """What `find` returns: the accesses in source order, and the solved loops.
 
+    ``predicates`` are the execution predicates of the reachable blocks (`kanalyze.symbolic.reach`),
     ``map_copies`` are ``tensormap.cp_fenceproxy``, with which a warp writes a tensor map of 128
     bytes to global memory.
     """
@@ -57,6 +59,7 @@ class Addresses:
     accesses: tuple[AccessValue, ...]
     solved: Solved
     map_copies: tuple[AccessValue, ...] = ()
+    predicates: Mapping[int, Value] = field(default_factory=dict)
 
 
 def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None = None) -> Addresses:
@@ -112,7 +115,7 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
         for write in written.writes
         if write.field is None
     )
-    return Addresses(tuple(accesses), solved, copies)
+    return Addresses(tuple(accesses), solved, copies, reach(cfg, solved))
 
 
 def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> Request:

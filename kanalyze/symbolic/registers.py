@@ -46,7 +46,8 @@ class Registers:
     ``conditions`` holds, for each block that ends in a predicated branch, the value of the
     predicate as the branch takes it; ``phis`` the loop-carried values by (header, register) with
     their value before the loop and after one iteration; ``origins`` which instruction computed a
-    value first.
+    value first; ``written`` what each instruction (by its ``id``) leaves in the registers that are
+    followed.
     """
 
     cfg: Flow
@@ -54,6 +55,7 @@ class Registers:
     loops: Mapping[int, Loop]  # by header
     answers: list[Answer] = field(default_factory=list)
     origins: dict[Value, Any] = field(default_factory=dict)
+    written: dict[int, dict[str, Value]] = field(default_factory=dict)
     conditions: dict[int, Value] = field(default_factory=dict)
     phis: dict[Value, tuple[int, Value, list[Value]]] = field(default_factory=dict)
 
@@ -296,6 +298,7 @@ class _Follower:
             if guard is not None and name in self.merged:
                 old = resize(self.pool, self._leaving(block, name), value.bits)
                 value = self.pool.make("select", value.bits, guard, value, old)
+            self.result.written.setdefault(id(instruction), {})[name] = value
             if name in self.merged:
                 self.out[block][name] = value
             else:

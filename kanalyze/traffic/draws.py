@@ -1,14 +1,14 @@
 """Estimates under assumptions on data: what is said of them, and several draws as one estimate.
 
 What: where elements of arrays are drawn, a launch is counted for several draws; the document is
-that of the draw with the median of sectors and wavefronts, and ``interval`` has the least and the
-greatest of each counter that depends on them.
+that of the draw with the median of sectors and wavefronts (`middle`), and ``interval`` has the
+least and the greatest of each counter that depends on them (`ranges`).
 Limits: a range over draws is no bound: other data of the same kind may lie outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,13 +20,13 @@ from kanalyze.launch.assumptions import DRAWS, Assumption
 from kanalyze.launch.record import Launch
 from kanalyze.models.features import Lanes
 from kanalyze.models.warps import Rule, count
-from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import UnknownField
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.grid import UnknownValueError, both, comparison, either
 from kanalyze.symbolic.parts import Array, Parts, TooLargeError
 from kanalyze.symbolic.value import array_of, in_order, pointer_of
+from kanalyze.traffic.counters import ExactCounters
 
 
 def _nothing(addresses: Array, lanes: Lanes) -> Array:
@@ -147,59 +147,59 @@ def _drawn(launched: KernelLaunch, access: AccessValue) -> tuple[bool, bool]:
 
 def concerned(launched: KernelLaunch) -> set[str]:
     """The counters that depend on elements that are drawn."""
-    found: set[str] = set()
+    names: set[str] = set()
     for access in launched.found.accesses:
         when, where = _drawn(launched, access)
         spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
         stems = [f"{s}_{kind}" for s in spaces for kind in _COUNTERS.get(access.row.kind, ())]
         if when:
-            found |= {f"{stem}_requests" for stem in stems}
+            names |= {f"{stem}_requests" for stem in stems}
         if when or where:
-            found |= {f"{stem}_{unit}" for stem in stems for unit in ("sectors", "wavefronts")}
-    return found
+            names |= {f"{stem}_{unit}" for stem in stems for unit in ("sectors", "wavefronts")}
+    return names
 
 
-def middle(draws: Sequence[doc.Traffic]) -> int:
+def middle(draws: Sequence[Mapping[str, int | None]]) -> int:
     """Which draw has the median of those sectors and wavefronts that are known in all."""
     names = [
         name
-        for name in draws[0].counters
+        for name in draws[0]
         if name.endswith(("sectors", "wavefronts"))
-        and all(traffic.counters[name] is not None for traffic in draws)
+        and all(counters[name] is not None for counters in draws)
     ]
 
     def size(number: int) -> int:
-        return sum(draws[number].counters[name] or 0 for name in names)
+        return sum(draws[number][name] or 0 for name in names)
 
     return sorted(range(len(draws)), key=size)[len(draws) // 2]
 
 
-def central(draws: Sequence[doc.Traffic], chosen: int, depending: set[str]) -> doc.Traffic:
-    """One document of several draws.
+def known_in_all(draws: Sequence[ExactCounters], chosen: int) -> ExactCounters:
+    """The counters of one draw without those that are unknown in another."""
+    values, unknown = dict(draws[chosen].values), list(draws[chosen].unknown)
+    for name, value in draws[chosen].values.items():
+        without = [draw for draw in draws if draw.values[name] is None]
+        if value is not None and without:
+            field = f"counters.{name}"
+            reasons = (u.reason for u in without[0].unknown if u.field == field)
+            missing = f"in {len(without)} of {len(draws)} draws"
+            values[name] = None
+            unknown.append(UnknownField(field, f"{missing}: {next(reasons, 'it is not known')}"))
+    return replace(draws[chosen], values=values, unknown=tuple(unknown))
 
-    A counter that is not known in one of them is not known.
+
+def ranges(
+    draws: Sequence[Mapping[str, int | None]], depending: set[str]
+) -> dict[str, tuple[int, int]]:
+    """The least and the greatest of each counter that depends on what is drawn.
 
     Args:
-        draws: the estimates, one for each.
-        chosen: whose numbers are shown.
-        depending: the counters that depend on what is drawn, see `concerned`.
+        draws: the exact counters of each draw.
+        depending: the counters that depend on it, see `concerned`.
     """
-    shown = draws[chosen]
-    interval, counters, unknown = dict(shown.interval), dict(shown.counters), list(shown.unknown)
-    for name in shown.counters:
-        values = [traffic.counters[name] for traffic in draws]
-        known = [value for value in values if value is not None]
-        if len(known) < len(draws):
-            if counters[name] is not None:
-                interval.pop(name, None)
-                counters[name] = None
-                reason = _reason(draws[values.index(None)], f"counters.{name}")
-                missing = f"{len(draws) - len(known)} of {len(draws)} draws"
-                unknown.append(UnknownField(f"counters.{name}", f"in {missing}: {reason}"))
-        elif len(set(known)) > 1 or name in depending:
+    interval = {}
+    for name in draws[0]:
+        known = [value for counters in draws if (value := counters[name]) is not None]
+        if len(known) == len(draws) and (len(set(known)) > 1 or name in depending):
             interval[name] = (min(known), max(known))
-    return replace(shown, counters=counters, interval=interval, unknown=tuple(unknown))
-
-
-def _reason(traffic: doc.Traffic, field: str) -> str:
-    return next((u.reason for u in traffic.unknown if u.field == field), "it is not known")
+    return interval

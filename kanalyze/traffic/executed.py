@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.errors import Unknown
+from kanalyze.kernel.sources import SourceLines
 from kanalyze.models import branches as model
-from kanalyze.ptx import ir
 from kanalyze.results import traffic as doc
-from kanalyze.results.kernel import Source
+from kanalyze.results.kernel import UnknownField
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.memory import SassAccess
 from kanalyze.sass.memory import memory_access as sass_access
@@ -18,10 +18,6 @@ from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
 
-if TYPE_CHECKING:
-    from kanalyze.counting.sass_launch import SassKernelLaunch
-
-Say = Callable[[str, str], None]
 Bytes = dict[str, dict[str, int | None]]
 _SPILLS = ("load", "store")
 
@@ -29,37 +25,33 @@ _SPILLS = ("load", "store")
 
 
 def bytes_by_space(
-    launched: KernelLaunch, costs: Iterable[Cost], unread: str | None, say: Say
-) -> Bytes:
+    launched: KernelLaunch, costs: Iterable[Cost], unread: str | None
+) -> tuple[Bytes, list[UnknownField]]:
     """Bytes that threads move, by state space and kind: executions by a thread times their width.
 
-    A ``cp.async`` that reads nothing (source size 0) moves nothing. What is not known is None;
-    ``say`` takes the field and the reason.
+    A ``cp.async`` that reads nothing (source size 0) moves nothing. What is not known is None, and
+    comes with the first reason.
 
     Args:
         launched: the kernel in its launch.
         costs: its accesses, with the counts where they are known.
         unread: why sums over the kernel cannot be told, where a part of it could not be read.
-        say: takes what is not known.
     """
-    found: Bytes = {}
-    said: set[str] = set()
+    total: Bytes = {}
+    reasons: dict[str, str] = {}
     for cost in costs:
         row = cost.access.row
         if row.kind == "prefetch":
             continue
-        kinds = found.setdefault(row.space, {})
+        kinds = total.setdefault(row.space, {})
         moved = Unknown(unread) if unread else _moved(launched, cost)
         if isinstance(moved, Unknown):
-            field = f"bytes_by_space.{row.space}.{row.kind}"
-            if field not in said:
-                said.add(field)
-                say(field, moved.reason)
+            reasons.setdefault(f"bytes_by_space.{row.space}.{row.kind}", moved.reason)
             kinds[row.kind] = None
         else:
             so_far = kinds.setdefault(row.kind, 0)
             kinds[row.kind] = None if so_far is None else so_far + moved
-    return found
+    return total, [UnknownField(field, reason) for field, reason in reasons.items()]
 
 
 def _moved(launched: KernelLaunch, cost: Cost) -> int | Unknown:
@@ -82,33 +74,32 @@ def _threads(launched: KernelLaunch, access: AccessValue) -> int | Unknown:
         return Unknown("too many different cases to evaluate")
 
 
-def spilled(found: Bytes, code: SassKernelLaunch | Unknown, in_code: int | None, say: Say) -> None:
-    """Add bytes that threads spill from registers to local memory and load again, as executed.
+def spilled(
+    code: SassKernelLaunch | Unknown, local: bool, in_code: int | None
+) -> tuple[dict[str, int | None], list[UnknownField]]:
+    """Bytes that threads spill from registers to local memory, and load again, as executed.
 
     They stand only in the machine code: its local accesses, where the PTX has none.
 
     Args:
-        found: bytes by space of the PTX; takes the space ``spill``.
         code: the machine code in the launch, or why there is none.
+        local: whether the PTX has local accesses of its own.
         in_code: spilled bytes in the listing, as the assembler reports them; None: it does not.
-        say: takes what is not known.
     """
-    if in_code == 0:
-        found["spill"] = dict.fromkeys(_SPILLS, 0)
-        return
     moved: dict[str, int | None] = dict.fromkeys(_SPILLS, 0)
     reason: str | None
-    if isinstance(code, Unknown) or "local" in found:
+    if in_code == 0:
+        return moved, []
+    if isinstance(code, Unknown) or local:
         both = "local arrays and spills are not told apart"
         reason = code.reason if isinstance(code, Unknown) else both
     else:
-        added = [_add_spill(code, *local, moved) for local in _local(code)]
+        added = [_add_spill(code, *access, moved) for access in _local(code)]
         reason = next((why for why in added if why is not None), None)
-    if reason is not None:
-        moved = dict.fromkeys(_SPILLS)
-        for kind in _SPILLS:
-            say(f"bytes_by_space.spill.{kind}", reason)
-    found["spill"] = moved
+    if reason is None:
+        return moved, []
+    unknown = [UnknownField(f"bytes_by_space.spill.{kind}", reason) for kind in _SPILLS]
+    return dict.fromkeys(_SPILLS), unknown
 
 
 def _local(code: SassKernelLaunch) -> Iterable[tuple[int, SassInstruction, SassAccess]]:
@@ -142,10 +133,7 @@ def _add_spill(
 # ---------------------------------------------------------------- branches
 
 
-def branch_counts(
-    launched: KernelLaunch,
-    place_of: Callable[[ir.Instruction], tuple[Source | None, str | None]],
-) -> tuple[doc.BranchCounts, ...]:
+def branch_counts(launched: KernelLaunch, lines: SourceLines) -> tuple[doc.BranchCounts, ...]:
     """How many warp executions of each conditional branch of the PTX take both of its sides.
 
     A warp execution is a warp that comes to the branch with a thread; it is split where the
@@ -154,15 +142,13 @@ def branch_counts(
 
     Args:
         launched: the kernel in its launch.
-        place_of: source place and line of an instruction.
+        lines: its source lines.
     """
-    found = model.branches(launched.cfg, launched.found.solved, launched.launch.block)
-    return tuple(_branch(launched, branch, *place_of(branch.instruction)) for branch in found)
+    branches = model.branches(launched.cfg, launched.found.solved, launched.launch.block)
+    return tuple(_branch(launched, branch, lines) for branch in branches)
 
 
-def _branch(
-    launched: KernelLaunch, branch: model.Branch, source: Source | None, text: str | None
-) -> doc.BranchCounts:
+def _branch(launched: KernelLaunch, branch: model.Branch, lines: SourceLines) -> doc.BranchCounts:
     warps, split, reason = _split(launched, branch)
     return doc.BranchCounts(
         line=branch.instruction.pos.line,
@@ -172,8 +158,8 @@ def _branch(
         executed_warps=warps,
         divergent_warps=split,
         reason=reason,
-        source=source,
-        source_text=text,
+        source=lines.place(branch.instruction),
+        source_text=lines.text(branch.instruction),
     )
 
 

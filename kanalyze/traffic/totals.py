@@ -50,27 +50,19 @@ class Better:
 
 
 class Totals:
-    """What the accesses of one launch add up to; what is not known is said in ``unknown``.
+    """What the accesses of one launch add up to; what is not known comes with the reason.
 
     Args:
         description: the kernel.
         launched: the kernel with its launch.
         unread: why sums over the kernel cannot be told, where a part of it could not be read.
-        unknown: takes what is not known, with the reasons.
     """
 
-    def __init__(
-        self,
-        description: Description,
-        launched: KernelLaunch,
-        unread: str | None,
-        unknown: list[UnknownField],
-    ):
+    def __init__(self, description: Description, launched: KernelLaunch, unread: str | None):
         self.description = description
         self.launched = launched
         self.unread = unread
-        self.unknown = unknown
-        self.costs = [launched.cost(access) for access in description.found.accesses]
+        self.costs = [launched.cost(access) for access in description.addresses.accesses]
         code = [i for block in description.cfg.blocks for i in block.instructions]
         self.read = {name for instruction in code for name in table.uses(instruction)}
         self.definitions: dict[str, list[ir.Instruction]] = defaultdict(list)
@@ -78,14 +70,11 @@ class Totals:
             for name in table.definitions(instruction):
                 self.definitions[name].append(instruction)
 
-    def _say(self, field: str, reason: str) -> None:
-        self.unknown.append(UnknownField(field, reason))
-
     # ------------------------------------------------------------ counters
 
-    def counters(self) -> dict[str, int | None]:
+    def counters(self) -> tuple[dict[str, int | None], list[UnknownField]]:
         """Requests, sectors and wavefronts by kind, under the names of the JSON."""
-        groups: dict[str, list[Cost]] = defaultdict(list)
+        groups: dict[str, list[Cost]] = {}
         for name in ("global_load", "global_store", "global_atomic", "global_reduction"):
             groups[name] = []
         shared: dict[str, list[Cost]] = {"shared_load": [], "shared_store": []}
@@ -103,20 +92,22 @@ class Totals:
             elif row.space == "generic":
                 for other in ("global_load", "global_store"):
                     groups[other].append(cost)
-        copies = [self.launched.cost(copy) for copy in self.description.found.map_copies]
+        copies = [self.launched.cost(copy) for copy in self.description.addresses.map_copies]
         groups["global_atomic"] += copies
-        counters: dict[str, int | None] = {}
+        sums: dict[str, int | Unknown] = {}
         for name, group in groups.items():
-            counters[f"{name}_requests"] = self._total(
-                f"counters.{name}_requests", group, "requests"
-            )
-            counters[f"{name}_sectors"] = self._total(f"counters.{name}_sectors", group, "cost")
-        for name, group in bulk.items():
-            counters[f"{name}_sectors"] = self._total(f"counters.{name}_sectors", group, "cost")
-        for name, group in shared.items():
-            field = f"{name}_wavefronts"
-            counters[field] = self._total(f"counters.{field}", group, "cost")
-        return counters
+            sums[f"{name}_requests"] = self._total(group, "requests")
+            sums[f"{name}_sectors"] = self._total(group, "cost")
+        sums |= {f"{name}_sectors": self._total(group, "cost") for name, group in bulk.items()}
+        sums |= {f"{name}_wavefronts": self._total(group, "cost") for name, group in shared.items()}
+        return (
+            {name: None if isinstance(total, Unknown) else total for name, total in sums.items()},
+            [
+                UnknownField(f"counters.{name}", total.reason)
+                for name, total in sums.items()
+                if isinstance(total, Unknown)
+            ],
+        )
 
     def widths(self, operation: str) -> Counter[int | None]:
         """How many instructions of an operation on global memory there are, by bytes a thread."""
@@ -136,16 +127,14 @@ class Totals:
                 return "reduction"
         return kind
 
-    def _total(self, field: str, group: list[Cost], part: str) -> int | None:
+    def _total(self, group: list[Cost], part: str) -> int | Unknown:
+        """The sum over some accesses; the reason where it is not known."""
         reasons = [cost.reason for cost in group if cost.reason is not None]
         if self.unread is not None:
-            self._say(field, self.unread)
-            return None
+            return Unknown(self.unread)
         if reasons:
-            self._say(
-                field, f"{len(reasons)} of {len(group)} accesses are not counted: {reasons[0]}"
-            )
-            return None
+            where = f"{len(reasons)} of {len(group)} accesses are not counted"
+            return Unknown(f"{where}: {reasons[0]}")
         return sum(int(getattr(cost.counted, part)) for cost in group)
 
     # ------------------------------------------------------------ patterns
@@ -226,10 +215,10 @@ class Totals:
 
     # ------------------------------------------------------------ bytes
 
-    def compulsory(self) -> doc.Compulsory:
+    def compulsory(self) -> tuple[doc.Compulsory, list[UnknownField]]:
         """Distinct sectors by pointer, in bytes."""
         by_pointer: dict[str, dict[str, list[int]]] = {}
-        accesses = self.description.found.accesses
+        accesses = self.description.addresses.accesses
         for index, access in enumerate(self.description.kernel.accesses):
             row = accesses[index].row
             if row.space not in ("global", "generic"):
@@ -269,13 +258,14 @@ class Totals:
                 )
             )
         totals: dict[str, int | None] = {}
+        unknown = []
         for kind in ("read", "write"):
             known = [getattr(row, f"{kind}_bytes") for row in rows]
             totals[kind] = None if None in known else sum(known)
             if totals[kind] is None:
                 reason = next(row.reason for row in rows if row.reason is not None)
-                self._say(f"compulsory.{kind}_bytes", reason or "not known")
-        return doc.Compulsory(totals["read"], totals["write"], tuple(rows))
+                unknown.append(UnknownField(f"compulsory.{kind}_bytes", reason or "not known"))
+        return doc.Compulsory(totals["read"], totals["write"], tuple(rows)), unknown
 
     def _distinct(self, indices: list[int], reasons: list[str]) -> int | None:
         """Bytes of the distinct sectors that some accesses of one pointer touch."""
@@ -284,7 +274,7 @@ class Totals:
             return None
         if not indices:
             return 0
-        accesses = [self.description.found.accesses[i] for i in indices]
+        accesses = [self.description.addresses.accesses[i] for i in indices]
         try:
             spans = [self.launched.span(access) for access in accesses]
             widest = max((a.row.bytes_per_thread or 1) for a in accesses)
@@ -301,13 +291,9 @@ class Totals:
 
     # ------------------------------------------------------------ operations
 
-    def flops(self) -> tuple[float | None, dict[str, float]]:
-        """Executed floating-point operations, in all and by unit."""
-        by_unit = self._added_up(lambda instruction, work: work.unit)
-        if isinstance(by_unit, Unknown):
-            self._say("flops", by_unit.reason)
-            return None, {}
-        return sum(by_unit.values()), by_unit
+    def flops(self) -> dict[str, float] | Unknown:
+        """Executed floating-point operations by unit; else the reason."""
+        return self._added_up(lambda instruction, work: work.unit)
 
     def tensor_flops(self) -> dict[str, float] | Unknown:
         """Operations of the tensor cores by the type of their operands; else the reason."""

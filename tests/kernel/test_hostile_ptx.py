@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,14 +106,14 @@ def test_a_fault_of_ours_costs_one_kernel(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("good", "bad"):
         text = (HEAD + TAIL).replace(".entry k", f".entry {name}")
         (tmp_path / f"{name}.ptx").write_text(text)
-    run = describe._Describer.run
+    evaluate = describe.evaluate
 
-    def broken(self: describe._Describer, with_listing: bool) -> describe.Description:
-        if self.function.name == "bad":
+    def broken(module: Any, function: Any, arrays: Any) -> Any:
+        if function.name == "bad":
             raise IndexError("tuple index out of range")
-        return run(self, with_listing)
+        return evaluate(module, function, arrays)
 
-    monkeypatch.setattr(describe._Describer, "run", broken)
+    monkeypatch.setattr(describe, "evaluate", broken)
     arguments = ["ptx", str(tmp_path / "bad.ptx"), str(tmp_path / "good.ptx"), "--format", "json"]
     result = CliRunner().invoke(cli, arguments)
     data = json.loads(result.stdout)

@@ -21,6 +21,7 @@ import pytest
 
 from kanalyze import Launch, Traffic, estimate, parse_ptx
 from kanalyze.devices.table import Device, device, devices
+from kanalyze.errors import Unknown
 from kanalyze.launch.record import LaunchParam
 from kanalyze.performance import predict
 from kanalyze.performance.cache_sim.parameters import machine
@@ -202,7 +203,7 @@ def test_a_device_of_which_a_fact_is_unknown_says_which(monkeypatch: pytest.Monk
 def test_without_machine_code_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     from kanalyze.kernel.resources import AssembledKernels
 
-    monkeypatch.setattr(AssembledKernels, "code", lambda self: "there is no assembler")
+    monkeypatch.setattr(AssembledKernels, "code", lambda self: Unknown("there is no assembler"))
     record = records()["vector_add"]
     traffic = estimate(parse_ptx(record["ptx"]), Launch.from_record(record))
     assert traffic.counters["dram_read_bytes"] is None

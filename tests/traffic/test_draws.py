@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kanalyze import Launch, Traffic, estimate, parse_ptx
 from kanalyze.launch.assumptions import DRAWS, parse
 from kanalyze.results.kernel import UnknownField
 from kanalyze.traffic import draws
+from kanalyze.traffic.counters import ExactCounters
 
 PTX = """.version 8.0
 .target sm_90
@@ -59,29 +58,24 @@ def known() -> Traffic:
     return drawn()
 
 
-def missing(traffic: Traffic, name: str) -> Traffic:
-    counters = {**traffic.counters, name: None}
-    unknown = (*traffic.unknown, UnknownField(f"counters.{name}", "too many cases"))
-    return replace(traffic, counters=counters, unknown=unknown)
+def test_a_counter_that_is_unknown_in_one_draw_is_unknown() -> None:
+    known = ExactCounters({"global_load_sectors": 40, "global_store_sectors": 4}, ())
+    gap = UnknownField("counters.global_load_sectors", "too many cases")
+    other = ExactCounters({"global_load_sectors": None, "global_store_sectors": 4}, (gap,))
+    result = draws.known_in_all([known, known, other], 0)
+    assert result.values == {"global_load_sectors": None, "global_store_sectors": 4}
+    (why,) = result.unknown
+    assert why.field == "counters.global_load_sectors"
+    assert why.reason == "in 1 of 3 draws: too many cases"
+    names = {"global_load_sectors", "global_store_sectors"}
+    assert draws.ranges([known.values, other.values], names) == {"global_store_sectors": (4, 4)}
 
 
-def test_a_counter_that_is_unknown_in_one_draw_is_unknown(known: Traffic) -> None:
-    name = "global_load_sectors"
-    of_draws = [known, known, missing(known, name)]
-    result = draws.central(of_draws, 0, {name})
-    assert result.counters[name] is None
-    assert name not in result.interval
-    (reason,) = [u.reason for u in result.unknown if u.field == f"counters.{name}"]
-    assert reason == "in 1 of 3 draws: too many cases"
-    assert result.counters["global_store_sectors"] == 4
+def test_an_unknown_draw_is_not_the_smallest() -> None:
+    """The median of 30, 10, 20 by the counter that is known in all."""
 
-
-def test_an_unknown_draw_is_not_the_smallest(known: Traffic) -> None:
-    """The median of 40, unknown, 60 by another counter that is known in all."""
-
-    def of(sectors: int | None, stores: int) -> Traffic:
-        counters = {"global_load_sectors": sectors, "global_store_sectors": stores}
-        return replace(known, counters=counters)
+    def of(sectors: int | None, stores: int) -> dict[str, int | None]:
+        return {"global_load_sectors": sectors, "global_store_sectors": stores}
 
     assert draws.middle([of(None, 30), of(60, 10), of(40, 20)]) == 2
 

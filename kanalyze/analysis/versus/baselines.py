@@ -66,13 +66,13 @@ def find(text: str) -> Baseline | None:
         UsageError: the table has no such baseline.
         InputError: the table cannot be read.
     """
-    found = re.fullmatch(r"(?s)(.+\.toml)(?::(.*))?", text)
-    if found is None:
+    match = re.fullmatch(r"(?s)(.+\.toml)(?::(.*))?", text)
+    if match is None:
         return read(bundled_file()).get(text)
-    table = read(Path(found[1]))
-    name = found[2] or (next(iter(table)) if len(table) == 1 else "")
+    table = read(Path(match[1]))
+    name = match[2] or (next(iter(table)) if len(table) == 1 else "")
     if name not in table:
-        raise UsageError(f"{found[1]} has no baseline '{name}': {nearest(name, table)}")
+        raise UsageError(f"{match[1]} has no baseline '{name}': {nearest(name, table)}")
     return table[name]
 
 
@@ -96,11 +96,11 @@ def read(path: Path) -> dict[str, Baseline]:
 
 
 def _spot(path: Path, text: str, message: str) -> SourceSpot | None:
-    found = re.search(r"line (\d+), column (\d+)", message)
-    if found is None:
+    match = re.search(r"line (\d+), column (\d+)", message)
+    if match is None:
         return None
-    line, lines = int(found[1]), text.splitlines()
-    return SourceSpot(str(path), line, int(found[2]), lines[line - 1] if line <= len(lines) else "")
+    line, lines = int(match[1]), text.splitlines()
+    return SourceSpot(str(path), line, int(match[2]), lines[line - 1] if line <= len(lines) else "")
 
 
 def _baseline(path: Path, name: str, given: Any) -> Baseline:

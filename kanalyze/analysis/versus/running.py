@@ -209,17 +209,17 @@ class _Comparing:
         key = repr((wanted.target, replace(options, settings=given)))
         if key not in self.known:
             self.known[key] = self._estimate(wanted)
-        found = self.known[key]
-        if isinstance(found, KanalyzeError):
-            reason = found.message if isinstance(found, InputError) else str(found)
+        estimated = self.known[key]
+        if isinstance(estimated, KanalyzeError):
+            reason = estimated.message if isinstance(estimated, InputError) else str(estimated)
             self.unknown.append(UnknownField(field, reason))
             return doc.Step(wanted.what, wanted.target, wanted.launches, (), *[None] * 12)
-        self.unknown += [UnknownField(f"{field}.{u.field}", u.reason) for u in _why(found)]
-        for text in found.assumptions:
+        self.unknown += [UnknownField(f"{field}.{u.field}", u.reason) for u in _why(estimated)]
+        for text in estimated.assumptions:
             if text.startswith(_OF_A_LAUNCH):
                 self.assumed[text] = None
-        self.device = self.device or found.device
-        return _as_step(wanted, found)
+        self.device = self.device or estimated.device
+        return _as_step(wanted, estimated)
 
     def _estimate(self, wanted: _Wanted) -> traffic.Traffic | KanalyzeError:
         asked = self.asked
@@ -251,37 +251,37 @@ def _shape_of(target: str) -> Mapping[str, str] | None:
         return None
 
 
-def _why(found: traffic.Traffic) -> list[UnknownField]:
+def _why(estimated: traffic.Traffic) -> list[UnknownField]:
     """The reasons that concern what a step shows, and are not known from what was asked for."""
     shown = ("counters.dram", "counters.l1_miss", "counters.global", "time.", "compulsory", "flops")
-    return [u for u in found.unknown if u.field.startswith(shown)]
+    return [u for u in estimated.unknown if u.field.startswith(shown)]
 
 
-def _bytes(found: traffic.Traffic, *counters: str) -> int | None:
-    sectors = _sum([found.counters.get(name) for name in counters])
+def _bytes(estimated: traffic.Traffic, *counters: str) -> int | None:
+    sectors = _sum([estimated.counters.get(name) for name in counters])
     return None if sectors is None else int(32 * sectors)
 
 
-def _as_step(wanted: _Wanted, found: traffic.Traffic) -> doc.Step:
-    least = found.compulsory
+def _as_step(wanted: _Wanted, estimated: traffic.Traffic) -> doc.Step:
+    least = estimated.compulsory
     both = (least.read_bytes, least.write_bytes)
     return doc.Step(
         what=wanted.what,
-        kernel=found.kernel,
+        kernel=estimated.kernel,
         launches=wanted.launches,
-        grid=found.grid,
+        grid=estimated.grid,
         compulsory_bytes=None if None in both else sum(n or 0 for n in both),
-        l1_bytes=_bytes(found, *_REQUESTED),
-        l2_bytes=_bytes(found, "l1_miss_sectors", "l2_write_sectors"),
-        dram_read_bytes=found.counters.get("dram_read_bytes"),
-        dram_write_bytes=found.counters.get("dram_write_bytes"),
-        dram_read_interval=found.interval.get("dram_read_bytes"),
-        flops=found.flops,
-        predicted_us=found.time.predicted_us,
-        interval_us=found.time.interval_us,
-        bound_by=found.time.bound_by,
-        tflops=found.time.achieved.get("tflops"),
-        hbm_gb_per_s=found.time.achieved.get("hbm_gb_per_s"),
+        l1_bytes=_bytes(estimated, *_REQUESTED),
+        l2_bytes=_bytes(estimated, "l1_miss_sectors", "l2_write_sectors"),
+        dram_read_bytes=estimated.counters.get("dram_read_bytes"),
+        dram_write_bytes=estimated.counters.get("dram_write_bytes"),
+        dram_read_interval=estimated.interval.get("dram_read_bytes"),
+        flops=estimated.flops,
+        predicted_us=estimated.time.predicted_us,
+        interval_us=estimated.time.interval_us,
+        bound_by=estimated.time.bound_by,
+        tflops=estimated.time.achieved.get("tflops"),
+        hbm_gb_per_s=estimated.time.achieved.get("hbm_gb_per_s"),
     )
 
 
@@ -328,7 +328,7 @@ def growth(points: Sequence[doc.Point]) -> tuple[doc.Growth, ...]:
     halves = [p for p in ordered if (p.value or 0) * 2 <= last.value]
     start = (halves or [p for p in ordered if p.value != last.value])[-1]
     assert start.value is not None
-    found = []
+    rows = []
     for quantity in GROWING:
         exponents = []
         for before, after in zip(start.sides, last.sides, strict=True):
@@ -336,5 +336,5 @@ def growth(points: Sequence[doc.Point]) -> tuple[doc.Growth, ...]:
             known = bool(low) and bool(high)
             ratio = math.log(last.value / start.value)
             exponents.append(math.log(high / low) / ratio if known else None)
-        found.append(doc.Growth(quantity, start.value, last.value, tuple(exponents)))
-    return tuple(found)
+        rows.append(doc.Growth(quantity, start.value, last.value, tuple(exponents)))
+    return tuple(rows)

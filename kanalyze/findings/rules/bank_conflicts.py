@@ -107,7 +107,7 @@ def _of_launch(facts: Facts) -> Iterator[Finding]:
         if not any(_costly(row) for row in facts.kernel.accesses):
             return
         assert facts.launched is not None
-        totals = Totals(facts.description, facts.launched, None, [])
+        totals = Totals(facts.description, facts.launched, None)
     found = []
     for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
         counted, least = cost.counted, ideal(cost)

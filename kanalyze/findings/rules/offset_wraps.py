@@ -46,7 +46,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     launched = facts.launched
     if launched is None or facts.traffic is None:
         return
-    pairs = zip(facts.traffic.accesses, facts.description.found.accesses, strict=True)
+    pairs = zip(facts.traffic.accesses, facts.description.addresses.accesses, strict=True)
     for row, access in pairs:
         try:
             threads = launched.wrapped(access) if row.requests else 0

@@ -21,7 +21,8 @@ import pytest
 
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.frontend.argument import Resources
-from kanalyze.kernel.describe import Sources, describe
+from kanalyze.kernel.describe import describe
+from kanalyze.kernel.sources import Sources
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.warps import MixedError
 from kanalyze.performance.cache_sim import tiles
@@ -133,7 +134,7 @@ def case_of(text: str, launch: Launch, values: list[Any], blocks: list[Any] | No
     found = describe(
         module, function, "k.ptx", {}, Resources(reason="not asked"), (), Sources(), False
     )
-    launched = KernelLaunch(found.cfg, found.found, found.variables, launch)
+    launched = KernelLaunch(found.cfg, found.addresses, found.variables, launch)
     x, y, z = launch.grid
     every = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     trace = run(text, function.name, launch.grid, launch.block, values, blocks or every)

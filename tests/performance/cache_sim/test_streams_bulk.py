@@ -9,7 +9,8 @@ import pytest
 from kanalyze import Launch, parse_ptx
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.frontend.argument import Resources
-from kanalyze.kernel.describe import Sources, describe
+from kanalyze.kernel.describe import describe
+from kanalyze.kernel.sources import Sources
 from kanalyze.launch.record import LaunchParam
 from kanalyze.launch.tensor_map import TensorMap
 from kanalyze.performance.cache_sim.streams import Stream, stream
@@ -38,7 +39,7 @@ def streamed(text: str, launch: Launch) -> Stream:
     found = describe(
         module, function, "k.ptx", {}, Resources(reason="not asked"), (), Sources(), False
     )
-    return stream(KernelLaunch(found.cfg, found.found, found.variables, launch), found.staged)
+    return stream(KernelLaunch(found.cfg, found.addresses, found.variables, launch), found.staged)
 
 
 def asked(given: Stream, block: int, kind: int) -> list[set[int]]:

@@ -1,0 +1,46 @@
+"""The accesses of a launch as the rows of its document."""
+
+from __future__ import annotations
+
+from kanalyze.kernel.sources import SourceLines
+from kanalyze.results import traffic as doc
+from kanalyze.results.kernel import UnknownField
+from kanalyze.traffic.totals import Totals, ideal
+
+
+def access_counts(
+    totals: Totals, lines: SourceLines
+) -> tuple[tuple[doc.AccessCounts, ...], list[UnknownField]]:
+    """A row for each access of the PTX, in source order, and what is not counted."""
+    rows = []
+    unknown = []
+    described = totals.description.kernel.accesses
+    for index, (cost, access) in enumerate(zip(totals.costs, described, strict=True)):
+        counted = cost.counted
+        if cost.reason is not None:
+            unknown.append(UnknownField(f"accesses[{index}].requests", cost.reason))
+        rows.append(
+            doc.AccessCounts(
+                line=access.line,
+                opcode=access.opcode,
+                space=access.space,
+                kind=access.kind,
+                pointer=access.pointer,
+                address=access.address,
+                condition=access.condition_source or access.condition,
+                pattern=totals.pattern(cost, access.pattern),
+                bytes_per_thread=access.bytes_per_thread or cost.moved,
+                requests=counted.requests if counted else None,
+                threads=counted.threads if counted else None,
+                unit="wavefronts" if access.space == "shared" else "sectors",
+                cost=counted.cost if counted else None,
+                ideal_cost=ideal(cost) if counted else None,
+                worst=max(counted.by_cost, default=0) if counted else None,
+                reason=cost.reason,
+                loop_depth=access.loop_depth,
+                stage=access.stage,
+                source=access.source,
+                source_text=lines.text(cost.access.instruction),
+            )
+        )
+    return tuple(rows), unknown
