@@ -46,7 +46,7 @@ ROOMS = (
 )
 """Top to bottom, as in ARCHITECTURE.md: a room imports from the rooms below it."""
 
-HEAVY = ("triton", "torch", "matplotlib", "numba", "pandas")
+HEAVY = ("triton", "torch", "matplotlib", "numba", "pandas", "networkx")
 MAY_IMPORT_TRITON = ("kanalyze.frontend._triton",)
 
 

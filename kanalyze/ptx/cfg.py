@@ -1,4 +1,4 @@
-"""The control flow graph of a function: blocks, dominators, natural loops.
+"""The control flow graph of a PTX function.
 
 A block begins at a label that is the target of a branch, or behind a branch, ``ret``, ``exit`` or
 ``trap``. Labels that nobody branches to (``$L__tmp3``, debug labels) begin none. A predicated
@@ -8,14 +8,11 @@ terminator may fall through. Calls do not end blocks, unless they never return.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
-import networkx as nx
-
+from kanalyze.ptx.graph import ControlFlow, Graph, basic_blocks, shape
 from kanalyze.ptx.instructions import branch_targets, is_terminator
 from kanalyze.ptx.ir import (
     Directive,
@@ -27,38 +24,6 @@ from kanalyze.ptx.ir import (
     Statement,
     Variable,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A basic block: the statements ``first`` to ``last`` (inclusive) of the function's body.
-
-    ``label`` is the branch target it begins with, if any; ``name`` is that, or a made-up one.
-    An empty block (``first`` > ``last``) stands only for the end of the body.
-    """
-
-    index: int
-    label: str | None
-    name: str
-    first: int
-    last: int
-    instructions: tuple[Instruction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A natural loop: all back edges to one header.
-
-    ``parent`` is the index of the enclosing loop in `Cfg.loops`; ``depth`` of an outermost one
-    is 1. ``exits`` are the edges that leave it.
-    """
-
-    header: int
-    latches: tuple[int, ...]
-    body: frozenset[int]
-    depth: int
-    parent: int | None
-    exits: tuple[tuple[int, int], ...]
 
 
 class Names:
@@ -104,66 +69,11 @@ class Names:
         return name
 
 
-class Placed(Protocol):
-    """A block with the index of the first thing that it holds."""
-
-    @property
-    def first(self) -> int:
-        """Index in the function."""
-
-
-B = TypeVar("B", bound=Placed)
-
-
-class FlowGraph(Generic[B]):
-    """What is asked of a control flow graph, of PTX or SASS: see `Cfg` for the attributes."""
-
-    __slots__ = ()
-
-    blocks: tuple[B, ...]
-    idom: Mapping[int, int]
-    loops: tuple[Loop, ...]
-
-    def block_at(self, place: int) -> B:
-        """Return the block that holds what has this index in the function."""
-        return self.blocks[bisect_right(self.blocks, place, 1, key=lambda b: b.first) - 1]
-
-    def dominates(self, first: int, second: int) -> bool:
-        """Tell whether every way to block ``second`` goes through block ``first``."""
-        node: int | None = second
-        while node is not None and node != first:
-            node = self.idom.get(node)
-        return node == first
-
-    def innermost_loop(self, block: int) -> Loop | None:
-        """Return the innermost loop around a block."""
-        around = [loop for loop in self.loops if block in loop.body]
-        return max(around, key=lambda loop: loop.depth, default=None)
-
-
 @dataclass(frozen=True, slots=True)
-class Cfg(FlowGraph[Block]):
-    """The control flow graph of a function.
-
-    The nodes of ``graph`` are block indices and ``exit``, where the function is left. ``idom`` and
-    ``ipdom`` give the immediate dominator and post-dominator of a block; the entry, blocks that
-    are never reached, and (for ``ipdom``) blocks from which the end is never reached have none.
-    ``order`` is the reverse post-order of the reachable blocks. ``irreducible`` tells that there
-    is a cycle with more than one entry, which is in no `Loop`. ``unresolved`` holds the branches
-    whose target is not there; they are taken to leave the function.
-    """
+class Cfg(ControlFlow[Instruction]):
+    """The control flow graph of a PTX function; ``names`` tells its registers apart."""
 
     function: Function = field(repr=False)
-    blocks: tuple[Block, ...]
-    graph: Any = field(repr=False, compare=False)
-    exit: int
-    idom: Mapping[int, int]
-    ipdom: Mapping[int, int]
-    loops: tuple[Loop, ...]
-    loop_depth: tuple[int, ...]
-    order: tuple[int, ...]
-    irreducible: bool
-    unresolved: tuple[Instruction, ...]
     names: Names = field(repr=False, compare=False)
 
 
@@ -191,11 +101,18 @@ def build(function: Function, noreturn: Collection[str] = ()) -> Cfg:
         ]
         targets[index] = found
         leaders.update(place for place in found if place is not None)
-    blocks = _blocks(body, sorted(place for place in leaders if place < len(body) or place == 0))
+
+    def label_at(place: int) -> str | None:
+        head = body[place]
+        return head.name if isinstance(head, Label) else None
+
+    def inside(first: int, end: int) -> tuple[Instruction, ...]:
+        return tuple(s for s in body[first:end] if isinstance(s, Instruction))
+
+    blocks = basic_blocks(leaders, len(body), label_at, inside)
     block_of_leader = {block.first: block.index for block in blocks}
-    graph = nx.DiGraph()
     leave = len(blocks)
-    graph.add_nodes_from(range(leave + 1))
+    graph = Graph(leave + 1)
     unresolved: list[Instruction] = []
     for block in blocks:
         last = body[block.last] if block.last >= block.first else None
@@ -214,53 +131,12 @@ def build(function: Function, noreturn: Collection[str] = ()) -> Cfg:
             graph.add_edge(block.index, leave)
         if last.guard is not None:
             graph.add_edge(block.index, following)
-    return _finish(function, blocks, graph, leave, tuple(dict.fromkeys(unresolved)))
-
-
-class Shape(TypedDict):
-    """What follows from the edges of a graph: attributes of `Cfg`."""
-
-    idom: Mapping[int, int]
-    ipdom: Mapping[int, int]
-    loops: tuple[Loop, ...]
-    loop_depth: tuple[int, ...]
-    order: tuple[int, ...]
-    irreducible: bool
-
-
-def shape(graph: Any, leave: int) -> Shape:
-    """Return dominators, loops and order of a graph of blocks 0, 1… and the exit ``leave``."""
-    order = reverse_post_order(graph.successors, 0)
-    idom = dominators(graph.successors, graph.predecessors, 0)
-    ipdom = dominators(graph.predecessors, graph.successors, leave)
-    loops, irreducible = natural_loops(graph, order, idom)
-    depth = [0] * leave
-    for loop in loops:
-        for member in loop.body:
-            depth[member] = max(depth[member], loop.depth)
-    return Shape(
-        idom=idom,
-        ipdom=ipdom,
-        loops=loops,
-        loop_depth=tuple(depth),
-        order=tuple(node for node in order if node != leave),
-        irreducible=irreducible,
-    )
-
-
-def _finish(
-    function: Function,
-    blocks: tuple[Block, ...],
-    graph: Any,
-    leave: int,
-    unresolved: tuple[Instruction, ...],
-) -> Cfg:
     return Cfg(
         function=function,
         blocks=blocks,
         graph=graph,
         exit=leave,
-        unresolved=unresolved,
+        unresolved=tuple(dict.fromkeys(unresolved)),
         names=Names(function),
         **shape(graph, leave),
     )
@@ -339,115 +215,3 @@ def _resolve(
             return places[scope]
         scope = scopes[scope]
     return next(iter(places.values()))
-
-
-def _blocks(body: tuple[Statement, ...], leaders: list[int]) -> tuple[Block, ...]:
-    blocks: list[Block] = []
-    for index, (first, end) in enumerate(zip(leaders, [*leaders[1:], len(body)], strict=True)):
-        head = body[first] if first < len(body) else None
-        label = head.name if isinstance(head, Label) and first > 0 else None
-        name = label or ("entry" if index == 0 else f"bb{index}")
-        inside = tuple(s for s in body[first:end] if isinstance(s, Instruction))
-        blocks.append(Block(index, label, name, first, end - 1, inside))
-    return tuple(blocks)
-
-
-# ---------------------------------------------------------------- graph algorithms
-
-
-def reverse_post_order(successors: Any, start: int) -> list[int]:
-    """Return the nodes reachable from ``start`` in reverse post-order."""
-    seen = {start}
-    post: list[int] = []
-    stack = [(start, iter(successors(start)))]
-    while stack:
-        node, waiting = stack[-1]
-        for following in waiting:
-            if following not in seen:
-                seen.add(following)
-                stack.append((following, iter(successors(following))))
-                break
-        else:
-            post.append(node)
-            stack.pop()
-    return post[::-1]
-
-
-def dominators(successors: Any, predecessors: Any, start: int) -> dict[int, int]:
-    """Return the immediate dominators of the nodes reachable from ``start`` (which has none).
-
-    Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
-    """
-    order = reverse_post_order(successors, start)
-    number = {node: place for place, node in enumerate(order)}
-    idom = {start: start}
-    changed = True
-    while changed:
-        changed = False
-        for node in order[1:]:
-            best: int | None = None
-            for before in predecessors(node):
-                if before not in idom:
-                    continue
-                if best is None:
-                    best = before
-                    continue
-                one, other = best, before
-                while one != other:
-                    while number[one] > number[other]:
-                        one = idom[one]
-                    while number[other] > number[one]:
-                        other = idom[other]
-                best = one
-            if best is not None and idom.get(node) != best:
-                idom[node] = best
-                changed = True
-    del idom[start]
-    return idom
-
-
-def natural_loops(
-    graph: Any, order: list[int], idom: dict[int, int]
-) -> tuple[tuple[Loop, ...], bool]:
-    """Return the natural loops, outer ones first, and whether a cycle is in none."""
-    number = {node: place for place, node in enumerate(order)}
-    latches: dict[int, list[int]] = {}
-    irreducible = False
-    for node in order:
-        for following in graph.successors(node):
-            if number[following] > number[node]:
-                continue
-            above: int | None = node
-            while above is not None and above != following:
-                above = idom.get(above)
-            if above is None:
-                irreducible = True
-            else:
-                latches.setdefault(following, []).append(node)
-    bodies: list[tuple[int, list[int], frozenset[int]]] = []
-    for header, ends in latches.items():
-        inside = {header}
-        waiting = [end for end in ends if end != header]
-        while waiting:
-            node = waiting.pop()
-            if node in inside:
-                continue
-            inside.add(node)
-            waiting.extend(p for p in graph.predecessors(node) if p in number)
-        bodies.append((header, ends, frozenset(inside)))
-    bodies.sort(key=lambda item: (-len(item[2]), number[item[0]]))
-    loops: list[Loop] = []
-    for header, ends, inside_all in bodies:
-        parent: int | None = None
-        for place, outer in enumerate(loops):
-            if header in outer.body and inside_all < outer.body:
-                parent = place  # the last one that contains it is the smallest
-        depth = 1 if parent is None else loops[parent].depth + 1
-        exits = tuple(
-            (node, following)
-            for node in sorted(inside_all)
-            for following in graph.successors(node)
-            if following not in inside_all
-        )
-        loops.append(Loop(header, tuple(sorted(ends)), inside_all, depth, parent, exits))
-    return tuple(loops), irreducible

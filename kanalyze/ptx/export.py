@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kanalyze.ptx.cfg import Block, Cfg
+from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.graph import BasicBlock
 from kanalyze.ptx.instructions import is_branch, is_terminator
+from kanalyze.ptx.ir import Instruction
 
 TAKEN, FALLTHROUGH, LEAVE = "taken", "fallthrough", "exit"
 
@@ -83,7 +85,7 @@ def flow_graph(cfg: Cfg, branches: Mapping[int, str] | None = None) -> FlowGraph
     return FlowGraph(cfg.function.name, cfg.function.kind, nodes, edges)
 
 
-def _node(cfg: Cfg, block: Block, reached: bool) -> Node:
+def _node(cfg: Cfg, block: BasicBlock[Instruction], reached: bool) -> Node:
     lines = [instruction.pos.line for instruction in block.instructions]
     loop = cfg.innermost_loop(block.index)
     last = block.instructions[-1] if block.instructions else None
@@ -101,7 +103,7 @@ def _node(cfg: Cfg, block: Block, reached: bool) -> Node:
     )
 
 
-def _edge(cfg: Cfg, block: Block, target: int) -> Edge:
+def _edge(cfg: Cfg, block: BasicBlock[Instruction], target: int) -> Edge:
     last = block.instructions[-1] if block.instructions else None
     following = block.index + 1
     kinds: list[str] = []
@@ -110,7 +112,7 @@ def _edge(cfg: Cfg, block: Block, target: int) -> Edge:
     elif last is None or not is_branch(last):
         kinds.append(FALLTHROUGH)
     else:
-        only = cfg.graph.out_degree(block.index) == 1
+        only = len(cfg.graph.successors(block.index)) == 1
         if target != following or last.guard is None or only:
             kinds.append(TAKEN)
         if target == following and last.guard is not None:

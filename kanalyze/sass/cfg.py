@@ -1,6 +1,6 @@
-"""The control flow graph of SASS: blocks, dominators, natural loops.
+"""The control flow graph of a SASS function.
 
-The same shapes as of PTX (`kanalyze.ptx.cfg`), whose graph algorithms are used. What differs:
+What differs from PTX (`kanalyze.ptx.cfg`):
 
 * A ``CALL`` within the section ends its block: its edge leads to the called code, and ``RET``
   leads back behind every call of the code that it returns from. So the blocks of subroutines are
@@ -16,42 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import networkx as nx
-
-from kanalyze.ptx.cfg import FlowGraph, Loop, shape
+from kanalyze.ptx.graph import BasicBlock, ControlFlow, Graph, basic_blocks, shape
 from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.table import branch_targets, control, may_fall_through
 
-
-@dataclass(frozen=True, slots=True)
-class SassBlock:
-    """A basic block: the instructions ``first`` to ``last`` (inclusive) of the function."""
-
-    index: int
-    label: str | None
-    name: str
-    first: int
-    last: int
-    instructions: tuple[SassInstruction, ...]
+SassBlock = BasicBlock[SassInstruction]
 
 
 @dataclass(frozen=True, slots=True)
-class SassCfg(FlowGraph[SassBlock]):
-    """The control flow graph of a function; see `kanalyze.ptx.cfg.Cfg` for the attributes."""
+class SassCfg(ControlFlow[SassInstruction]):
+    """The control flow graph of a SASS function."""
 
     function: SassFunction = field(repr=False)
-    blocks: tuple[SassBlock, ...]
-    graph: Any = field(repr=False, compare=False)
-    exit: int
-    idom: Mapping[int, int]
-    ipdom: Mapping[int, int]
-    loops: tuple[Loop, ...]
-    loop_depth: tuple[int, ...]
-    order: tuple[int, ...]
-    irreducible: bool
-    unresolved: tuple[SassInstruction, ...]
 
 
 def build(function: SassFunction) -> SassCfg:
@@ -70,11 +47,18 @@ def build(function: SassFunction) -> SassCfg:
         targets[index] = found
         leaders.add(index + 1)
         leaders.update(place for place in found if place is not None)
-    blocks = _blocks(function, sorted(place for place in leaders if place < len(code) or not place))
+    names: dict[int, str] = {}
+    for name, address in function.labels.items():
+        names.setdefault(address, name)
+    blocks = basic_blocks(
+        leaders,
+        len(code),
+        lambda place: names.get(code[place].address),
+        lambda first, end: code[first:end],
+    )
     of_leader = {block.first: block.index for block in blocks}
-    graph = nx.DiGraph()
     leave = len(blocks)
-    graph.add_nodes_from(range(leave + 1))
+    graph = Graph(leave + 1)
     unresolved: list[SassInstruction] = []
     returns: list[SassBlock] = []
     calls: list[tuple[int, int]] = []  # called block, block behind the call
@@ -103,7 +87,14 @@ def build(function: SassFunction) -> SassCfg:
             unresolved.append(last)
             graph.add_edge(block.index, leave)
     _return_edges(graph, blocks, returns, calls, leave)
-    return _finish(function, blocks, graph, leave, tuple(dict.fromkeys(unresolved)))
+    return SassCfg(
+        function=function,
+        blocks=blocks,
+        graph=graph,
+        exit=leave,
+        unresolved=tuple(dict.fromkeys(unresolved)),
+        **shape(graph, leave),
+    )
 
 
 def _resolve(
@@ -113,22 +104,8 @@ def _resolve(
     return None if address is None else index_of.get(address)
 
 
-def _blocks(function: SassFunction, leaders: list[int]) -> tuple[SassBlock, ...]:
-    code = function.instructions
-    names: dict[int, str] = {}
-    for name, address in function.labels.items():
-        names.setdefault(address, name)
-    blocks: list[SassBlock] = []
-    for index, (first, end) in enumerate(zip(leaders, [*leaders[1:], len(code)], strict=True)):
-        address = code[first].address if first < len(code) else -1
-        label = names.get(address) if first > 0 else None
-        name = label or ("entry" if index == 0 else f"bb{index}")
-        blocks.append(SassBlock(index, label, name, first, end - 1, code[first:end]))
-    return tuple(blocks)
-
-
 def _return_edges(
-    graph: Any,
+    graph: Graph,
     blocks: tuple[SassBlock, ...],
     returns: list[SassBlock],
     calls: list[tuple[int, int]],
@@ -142,13 +119,15 @@ def _return_edges(
         reached = _within(graph, called, callers)
         for block in returns:
             if block.index in reached:
-                graph.add_edges_from((block.index, place) for place in places if place < leave)
+                for place in places:
+                    if place < leave:
+                        graph.add_edge(block.index, place)
     for block in returns:
-        if not any(True for _ in graph.successors(block.index)):
+        if not graph.successors(block.index):
             graph.add_edge(block.index, leave)
 
 
-def _within(graph: Any, called: int, callers: Mapping[int, set[int]]) -> set[int]:
+def _within(graph: Graph, called: int, callers: Mapping[int, set[int]]) -> set[int]:
     """Return the blocks of called code: what is reached from it, stepping over inner calls."""
     seen = {called}
     waiting = [called]
@@ -165,20 +144,3 @@ def _within(graph: Any, called: int, callers: Mapping[int, set[int]]) -> set[int
             seen.add(following)
             waiting.append(following)
     return seen
-
-
-def _finish(
-    function: SassFunction,
-    blocks: tuple[SassBlock, ...],
-    graph: Any,
-    leave: int,
-    unresolved: tuple[SassInstruction, ...],
-) -> SassCfg:
-    return SassCfg(
-        function=function,
-        blocks=blocks,
-        graph=graph,
-        exit=leave,
-        unresolved=unresolved,
-        **shape(graph, leave),
-    )

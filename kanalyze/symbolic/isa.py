@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kanalyze.ptx.cfg import Loop
+from kanalyze.ptx.graph import Graph, Loop
 from kanalyze.symbolic.value import Pool, Value
 
 Lookup = Callable[[str, int], Value]
@@ -37,8 +37,8 @@ class Flow(Protocol):
         """The basic blocks, the entry first."""
 
     @property
-    def graph(self) -> Any:
-        """The edges, as a directed graph of networkx."""
+    def graph(self) -> Graph:
+        """The edges."""
 
     @property
     def exit(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kanalyze.ptx.cfg import Loop, dominators
+from kanalyze.ptx.graph import Loop, dominators
 from kanalyze.symbolic.isa import Flow
 from kanalyze.symbolic.loops import Solved
 from kanalyze.symbolic.registers import branch_sides
@@ -41,7 +41,7 @@ class Reach:
         self.headers = {loop.header: loop for loop in cfg.loops}
         self.found: dict[int, Value] = {}
         self.alive = _alive(cfg, failing)
-        graph = cfg.graph.subgraph([*self.alive, cfg.exit])
+        graph = cfg.graph.subgraph({*self.alive, cfg.exit})
         self.ipdom = dominators(graph.predecessors, graph.successors, cfg.exit)
         for block in cfg.order:
             never = block not in self.alive

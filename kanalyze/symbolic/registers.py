@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import networkx as nx
-
 from kanalyze.ptx import ir
-from kanalyze.ptx.cfg import Cfg, Loop
+from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.graph import Loop, dominance_frontiers
 from kanalyze.symbolic.isa import Flow, Isa, Lookup, resize
 from kanalyze.symbolic.ptx_isa import PtxIsa
 from kanalyze.symbolic.value import Arrays, Pool, Value
@@ -157,7 +156,7 @@ class _Follower:
     def _phi_blocks(self) -> dict[int, list[str]]:
         """Block to the registers that need a phi at its entry (iterated dominance frontiers)."""
         graph = self.cfg.graph
-        frontiers = nx.dominance_frontiers(graph, 0) if self.merged else {}
+        frontiers = dominance_frontiers(graph, self.cfg.idom) if self.merged else {}
         places: dict[int, list[str]] = {}
         for name in sorted(self.merged):
             placed: set[int] = set()
@@ -167,7 +166,7 @@ class _Follower:
                     if frontier not in placed:
                         placed.add(frontier)
                         pending.append(frontier)
-            if any(True for _ in graph.predecessors(0)):
+            if graph.predecessors(0):
                 placed.add(0)  # the entry is a loop's header, too
             for block in placed:
                 places.setdefault(block, []).append(name)

@@ -8,6 +8,7 @@ import networkx as nx
 import pytest
 
 from kanalyze.ptx.cfg import Cfg, Names, build
+from kanalyze.ptx.graph import dominance_frontiers
 from kanalyze.ptx.ir import Function
 from kanalyze.ptx.parse import parse_ptx
 
@@ -212,16 +213,21 @@ def random_body(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(300))
 def test_dominators_and_loops_by_definition(seed):
     cfg = build(function(random_body(seed)))
-    assert cfg.idom == immediate_dominators_by_definition(cfg.graph, 0)
-    assert cfg.ipdom == immediate_dominators_by_definition(cfg.graph.reverse(), cfg.exit)
-    nodes = reached(cfg.graph, 0)
+    graph = nx.DiGraph(cfg.graph.edges)
+    graph.add_nodes_from(range(cfg.exit + 1))
+    assert cfg.idom == immediate_dominators_by_definition(graph, 0)
+    assert cfg.ipdom == immediate_dominators_by_definition(graph.reverse(), cfg.exit)
+    expected = {n: joins - {0} for n, joins in nx.dominance_frontiers(graph, 0).items()}
+    frontiers = dominance_frontiers(cfg.graph, cfg.idom)
+    assert frontiers == {n: joins for n, joins in expected.items() if joins}
+    nodes = reached(graph, 0)
     assert set(cfg.order) == nodes - {cfg.exit}
     # A loop: its header dominates it, and every member reaches the header inside of it.
-    backs = {(a, b) for a, b in cfg.graph.edges if a in nodes and a not in reached(cfg.graph, 0, b)}
+    backs = {(a, b) for a, b in graph.edges if a in nodes and a not in reached(graph, 0, b)}
     assert {(latch, loop.header) for loop in cfg.loops for latch in loop.latches} == backs
     for loop in cfg.loops:
-        inside = cfg.graph.subgraph(loop.body)
-        without_header = cfg.graph.subgraph(nodes - {loop.header})
+        inside = graph.subgraph(loop.body)
+        without_header = graph.subgraph(nodes - {loop.header})
         expected = {loop.header} | {
             n for n in without_header
             if any(latch in reached(without_header, n) for latch in loop.latches if latch in
@@ -231,7 +237,7 @@ def test_dominators_and_loops_by_definition(seed):
         assert all(loop.header in reached(inside, n) for n in loop.body)
         around = [other for other in cfg.loops if loop.body < other.body]
         assert loop.depth == len(around) + 1
-    cyclic = {n for part in nx.strongly_connected_components(cfg.graph.subgraph(nodes))
-              for n in part if len(part) > 1 or cfg.graph.has_edge(n, n)}  # fmt: skip
+    cyclic = {n for part in nx.strongly_connected_components(graph.subgraph(nodes))
+              for n in part if len(part) > 1 or graph.has_edge(n, n)}  # fmt: skip
     if not cfg.irreducible:
         assert cyclic == set().union(*(loop.body for loop in cfg.loops))
