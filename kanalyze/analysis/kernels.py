@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kanalyze.findings import running
+from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_for
@@ -53,14 +53,14 @@ def analyze(
     """
     options = Settings(arch, dtype, settings or {}, num_warps, num_stages, signature)
     subjects = list(subjects_of(target, options, launch))
-    return report_on(subjects, listing, sass, running.Wanted(ignore, prove))
+    return report_on(subjects, listing, sass, runner.RuleOptions(ignore, prove))
 
 
 def report_on(
     subjects: Iterable[Subject],
     listing: bool = False,
     sass: bool = True,
-    wanted: running.Wanted | None = None,
+    wanted: runner.RuleOptions | None = None,
 ) -> doc.Report:
     """Describe every kernel of the subjects, with what the rules find in them."""
     sources = Sources()
@@ -108,7 +108,7 @@ def report_on(
                     subject, function, description, resources, resources(function.name),
                     arguments, launch, sources, with_code=sass,
                 )  # fmt: skip
-                found, failed = running.of_kernel(facts, wanted or running.Wanted())
+                found, failed = runner.of_kernel(facts, wanted or runner.RuleOptions())
                 kernel = replace(kernel, findings=found)
             except Exception as error:  # a fault of ours must not cost the other kernels
                 skipped.append(_fault(subject.file, function, error))

@@ -16,7 +16,7 @@ from kanalyze.counting.sass_launch import SassKernelLaunch, Total
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
-from kanalyze.findings import running
+from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.compile import Compiled
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_of
@@ -144,7 +144,7 @@ def estimate(
         return traffic
     facts = found.facts(traffic)
     facts.estimate = found.of
-    seen, failed = running.of_launch(facts, running.Wanted(ignore, prove))
+    seen, failed = runner.of_launch(facts, runner.RuleOptions(ignore, prove))
     return replace(traffic, findings=seen, unknown=(*traffic.unknown, *failed))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kanalyze.errors import InputError, UsageError
-from kanalyze.findings import running
+from kanalyze.findings import runner
 from kanalyze.profiles.collect import Collector
 from kanalyze.profiles.document import Report, Row, Skipped, UnknownField
 from kanalyze.profiles.readers.event import Event, kind_of
@@ -133,7 +133,7 @@ class Session:
         if wanted.group_by is not None:
             groups = self._groups(rows, wanted.group_by, total)
         summary = summary_of(rows, collector, unknown)
-        findings = running.of_profile(rows, collector, wanted.ignore)
+        findings = runner.of_profile(rows, collector, wanted.ignore)
         if wanted.top is not None:
             rows = rows[: wanted.top]
         return Report(

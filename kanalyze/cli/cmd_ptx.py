@@ -74,20 +74,20 @@ def command(
       kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
     """
-    from kanalyze.cli import annotating, reading
-    from kanalyze.findings.running import Wanted
-    from kanalyze.render.annotations import Found
+    from kanalyze.cli import ci_formats, reading
+    from kanalyze.findings.runner import RuleOptions
+    from kanalyze.render.annotations import LocatedFinding
 
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
     with_sass = sass and not (quiet and format_ == "text")
-    wanted = Wanted(findings.ignore, findings.prove)
+    wanted = RuleOptions(findings.ignore, findings.prove)
     result = reading.read(
         targets, options, kernels, with_listing, lenient, with_sass, assume, wanted
     )
     found = [
-        Found(finding, kernel.name, kernel.file)
+        LocatedFinding(finding, kernel.name, kernel.file)
         for kernel in result.report.kernels
         for finding in getattr(kernel, "findings", ())
     ]
@@ -95,8 +95,8 @@ def command(
         from kanalyze.render import as_json
 
         output.deliver(as_json.render(result.report), file)
-    elif format_ in annotating.FORMATS:
-        output.deliver(annotating.render(found, format_), file)
+    elif format_ in ci_formats.FORMATS:
+        output.deliver(ci_formats.render(found, format_), file)
     elif result.report.kernels or result.report.functions:
         from kanalyze.render import terminal
 

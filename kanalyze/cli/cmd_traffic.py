@@ -143,8 +143,8 @@ def command(
       kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
-    from kanalyze.cli import annotating
-    from kanalyze.render.annotations import Found
+    from kanalyze.cli import ci_formats
+    from kanalyze.render.annotations import LocatedFinding
 
     if plot is not None:
         from kanalyze.render import figures
@@ -156,7 +156,7 @@ def command(
             raise click.UsageError(f"{words}, not for --versus and --over")
         if findings.given:
             raise click.UsageError("findings are of one launch, not of --versus and --over")
-        if format_ in annotating.FORMATS:
+        if format_ in ci_formats.FORMATS:
             raise click.UsageError(f"--format {format_} is for one launch: it shows its findings")
         compared.check(plot)
         comparison, code = compared.run(
@@ -190,9 +190,9 @@ def command(
         from kanalyze.render.as_json import dumps
 
         output.deliver(dumps(traffic.to_dict()), file)
-    elif format_ in annotating.FORMATS:
-        seen = [Found(f, traffic.kernel, traffic.file) for f in traffic.findings]
-        output.deliver(annotating.render(seen, format_), file)
+    elif format_ in ci_formats.FORMATS:
+        seen = [LocatedFinding(f, traffic.kernel, traffic.file) for f in traffic.findings]
+        output.deliver(ci_formats.render(seen, format_), file)
     else:
         from kanalyze.render import traffic_terminal
 

@@ -234,7 +234,7 @@ class FindingOptions:
 
     def exit_code(self, severities: Iterable[str]) -> int:
         """1 where a finding is as grave as ``--fail-on`` says, or graver."""
-        from kanalyze.findings.running import SEVERITIES
+        from kanalyze.findings.runner import SEVERITIES
 
         if self.fail_on is None:
             return 0

@@ -18,7 +18,7 @@ from kanalyze.cli import output
 from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.errors import InputError, KanalyzeError, UsageError, nearest
-from kanalyze.findings.running import Wanted
+from kanalyze.findings.runner import RuleOptions
 from kanalyze.frontend import cuda
 from kanalyze.frontend import files as inputs
 from kanalyze.frontend.subject import Subject, errors_of, launch_for
@@ -73,7 +73,7 @@ def read(
     lenient: bool,
     sass: bool = True,
     assume: Mapping[str, str] | None = None,
-    wanted: Wanted | None = None,
+    wanted: RuleOptions | None = None,
 ) -> Result:
     """Read targets and report on all their kernels.
 

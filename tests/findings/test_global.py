@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import kanalyze
 from kanalyze.cli.app import cli
-from kanalyze.findings import hints
+from kanalyze.findings import hint_removal
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models import apart
 from kanalyze.ptx.parse import parse_ptx
@@ -391,14 +391,14 @@ def test_without_proof_nothing_is_compiled_again(source: Path) -> None:
 
 def test_a_hint_is_taken_out_of_the_text() -> None:
     text = "def f(x):\n    y = g(\n        tl.multiple_of(x + 1, 16), 2)\n"
-    (call,) = hints.calls(text, "f")
-    assert hints.without(text, call) == "def f(x):\n    y = g(\n        (x + 1), 2)\n"
+    (call,) = hint_removal.calls(text, "f")
+    assert hint_removal.without(text, call) == "def f(x):\n    y = g(\n        (x + 1), 2)\n"
     nested = (
         "def f(x):\n    x = tl.max_contiguous(\n      tl.multiple_of(x, 16), 16)\n    return x\n"
     )
-    (call,) = hints.calls(nested, "f")
-    assert hints.without(nested, call) == "def f(x):\n    x = (x)\n\n    return x\n"
-    assert hints.calls("def f(:", "f") == []
+    (call,) = hint_removal.calls(nested, "f")
+    assert hint_removal.without(nested, call) == "def f(x):\n    x = (x)\n\n    return x\n"
+    assert hint_removal.calls("def f(:", "f") == []
 
 
 # ------------------------------------------------------------------ PTX alone

@@ -47,6 +47,7 @@ from collections.abc import Iterator, Sequence
 
 from kanalyze.findings import replicas
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import AccessCounts, PointerBytes, Sharing
@@ -71,9 +72,9 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         mine = [a for a in loads if a.pointer == pointer.pointer and a.kind not in ("store",)]
         if pointer.read_sharing is None or any(a.kind not in _LOADS for a in mine):
             continue
-        found = _repeated(facts, pointer, pointer.read_sharing, mine, every)
-        if found is not None:
-            yield found
+        finding = _repeated(facts, pointer, pointer.read_sharing, mine, every)
+        if finding is not None:
+            yield finding
 
 
 def _repeated(
@@ -184,3 +185,6 @@ def _room(facts: Facts, each: int) -> tuple[str, bool | None]:
         f"{verdict} stay in L1 ({most:,} B at most)",
         read <= most,
     )
+
+
+RULE = Rule(_ID, check_launch=check_launch)

@@ -36,24 +36,27 @@ one Triton kernel.
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile
+from kanalyze.findings.rule import ProfileRule
 from kanalyze.profiles.chains import Chain
 from kanalyze.profiles.document import Finding
 from kanalyze.text.quantities import size
 
+_ID = "unfused-elementwise"
+
 _SMALL_TENSOR_BYTES = 1 << 20
 
 
-def check_profile(profile: Profile) -> list[Finding]:
+def check(profile: Profile) -> list[Finding]:
     """Chains of element-wise kernels over large tensors that one fused kernel could replace."""
     shown = {r.name.name for r in profile.rows}
-    found = []
+    findings = []
     for chain in profile.collector.chains.all():
         if not shown.issuperset(chain.names) or chain.total_us / profile.total_us < WORTH:
             continue
         finding = _chain(chain, profile.total_us)
         if finding is not None:
-            found.append(finding)
-    return found[:5]
+            findings.append(finding)
+    return findings[:5]
 
 
 def _chain(chain: Chain, total: float) -> Finding | None:
@@ -71,7 +74,7 @@ def _chain(chain: Chain, total: float) -> Finding | None:
     times = "" if chain.times == 1 else f", {chain.times} times"
     elements = f"{chain.elements:,} elements" if chain.elements else "tensors of one size"
     return Finding(
-        "unfused-elementwise",
+        _ID,
         "warning",
         f"{len(chain.names)} element-wise kernels in a row ({kinds}) over {elements}{times}: "
         f"{share:.0%} of the time; each round moves {size(read + written)} (reads {size(read)}, "
@@ -90,3 +93,6 @@ def _chain(chain: Chain, total: float) -> Finding | None:
             "fused_bytes_at_least": fused,
         },
     )
+
+
+RULE = ProfileRule(_ID, check)
