@@ -541,6 +541,15 @@ def test_what_is_a_small_part_is_passed_over(tmp_path: Path) -> None:
     assert finding.numbers["pointer"] == "a"
 
 
+@pytest.mark.parametrize(("lanes", "fires"), [(7, False), (8, True), (32, True)])
+def test_few_lanes_have_nothing_to_access_together(tmp_path: Path, lanes: int, fires: bool) -> None:
+    """A thread's 16 floats in as many loads, of so many lanes of each warp."""
+    body = scalars(16, 64).replace("  ld.global", "  @%p1 ld.global")
+    head = "  .reg .pred %p<2>;\n  and.b32 %r3, %r1, 31;\n"
+    path = ptx(tmp_path, f"{head}  setp.lt.u32 %p1, %r3, {lanes};\n{body}")
+    assert len(of_launch(path, "narrow-access")) == fires
+
+
 def test_findings_are_json(source: Path) -> None:
     arguments = ["ptx", f"{source}:scale", "--signature", "*fp32, *fp32, 1024", "--format", "json"]
     data = json.loads(CliRunner().invoke(cli, arguments).stdout)
