@@ -111,7 +111,7 @@ class AccessGroup:
 
     @cached_property
     def unit(self) -> str | None:
-        """The parameter by which lanes are apart, if with 1 they would lie in a row."""
+        """The parameter by which lanes are apart, if with 1 they would be contiguous."""
         stride = self.stride
         if stride is None or len(stride.terms) != 1 or stride.number:
             return None
@@ -120,7 +120,7 @@ class AccessGroup:
         return name if stride.at({name: 1}) in rows else None
 
     def sectors(self, size: int | None = None) -> int | None:
-        """Sectors of one request that begins at a sector; with lanes of ``size`` bytes in a row."""
+        """Sectors of one request that begins at a sector; of contiguous lanes of ``size`` bytes."""
         if size is not None:
             return -(-size * len(self.offsets or range(32)) // coalescing.SECTOR)
         return sectors_of(self.offsets, self.size) if self.offsets is not None else None
@@ -142,7 +142,7 @@ class AccessGroup:
 
     @property
     def ideal(self) -> int | None:
-        """Sectors that the same lanes would touch in a row, over the launch;
+        """Sectors that the same lanes would touch if contiguous, over the launch;
         `kanalyze.traffic.totals`."""
         return total(ideal_sectors(c, self.size) if c is not None else None for c in self.counts)
 

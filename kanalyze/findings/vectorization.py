@@ -58,7 +58,7 @@ def padded(facts: Facts, number: int) -> int:
 
 
 def untrue(group: AccessGroup, names: Sequence[str]) -> dict[str, int]:
-    """Those of which the launch has numbers that are no multiples of 16 bytes, with the numbers."""
+    """Those of which the launch has numbers that are not multiples of 16 bytes, with these."""
     numbers, pointers = access_groups.values(group.facts), _pointers(group.facts)
     each = multiple(group.element)
     return {
@@ -117,8 +117,9 @@ def _padding(group: AccessGroup, false: Mapping[str, int]) -> str:
         f"{access_groups.author_name(facts, n)} = {v:,}" for n, v in false.items()
     )
     even = sorted({padded(facts, number) for number in false.values()})
+    are_not = "is not a multiple" if len(false) == 1 else "are not multiples"
     return (
-        f"{numbers} {'is' if len(false) == 1 else 'are'} no multiple of {each} (16 B): pad to "
+        f"{numbers} {are_not} of {each} (16 B): pad to "
         f"{', '.join(f'{n:,}' for n in even)} (rows, too, if it is their length); where only "
         "a mask ends there, do whole blocks without it and the last one with it"
     )

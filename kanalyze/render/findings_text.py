@@ -21,7 +21,7 @@ def add(page: Page, findings: Sequence[Finding], known: int, of: int, label: int
 
     Args:
         page: takes the lines.
-        findings: the gravest first.
+        findings: the most severe first.
         known, of: how many accesses are known, out of how many.
         label: columns of the labels in front of rows.
     """

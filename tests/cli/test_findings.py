@@ -21,17 +21,25 @@ def run(command: str, folder: Path, *arguments: str, stem: str = "fires") -> Res
     return CliRunner().invoke(cli, [command, str(path), *launch, *arguments])
 
 
-@pytest.mark.parametrize(("command", "worst"), [("ptx", "info"), ("traffic", "warning")])
-def test_a_finding_fails_a_run(command: str, worst: str) -> None:
-    """Of PTX alone the shape of a block is not known, so that a conflict is an info."""
+@pytest.mark.parametrize(
+    ("command", "ignore", "severities"),
+    [
+        ("ptx", (), {"info"}),  # the shape of a block is not known of PTX alone
+        ("traffic", (), {"warning", "info"}),
+        ("traffic", ("--ignore", "bank-conflicts"), {"info"}),
+    ],
+    ids=["kernel", "launch", "ignored"],
+)
+def test_a_finding_fails_a_run(command: str, ignore: tuple[str, ...], severities: set[str]) -> None:
+    data = json.loads(run(command, CONFLICTS, "--format", "json", *ignore).stdout)
+    findings = data["kernels"][0]["findings"] if command == "ptx" else data["findings"]
+    assert {finding["severity"] for finding in findings} == severities
+    assert run(command, CONFLICTS, *ignore).exit_code == 0
     levels = ("error", "warning", "info")
-    assert run(command, CONFLICTS).exit_code == 0
-    for level in levels:
-        fails = levels.index(level) >= levels.index(worst)
-        assert run(command, CONFLICTS, "--fail-on", level).exit_code == fails
-    ignored = run(command, CONFLICTS, "--fail-on", worst, "--ignore", "bank-conflicts")
-    assert ignored.exit_code == 0
-    assert run(command, CONFLICTS, "--fail-on", worst, stem="mended").exit_code == 0
+    for number, level in enumerate(levels, 1):
+        fails = bool(severities & set(levels[:number]))
+        done = run(command, CONFLICTS, "--fail-on", level, *ignore)
+        assert done.exit_code == fails
 
 
 def test_an_error_of_a_launch_fails_a_run_at_every_level() -> None:

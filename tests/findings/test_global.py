@@ -121,7 +121,7 @@ def test_the_bound_of_a_mask_is_named(source: Path) -> None:
 def test_a_bound_that_is_no_multiple_is_only_worth_knowing(source: Path) -> None:
     findings = narrow(source, "masked", "*fp32:16, *fp32:16, i32, 1024", settings={"n": 781})
     assert {f.severity for f in findings} == {"info"}
-    assert all("n = 781 is no multiple of 4 (16 B): pad to 784" in f.advice for f in findings)
+    assert all("n = 781 is not a multiple of 4 (16 B): pad to 784" in f.advice for f in findings)
 
 
 ROWS = (

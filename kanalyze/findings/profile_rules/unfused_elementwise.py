@@ -1,4 +1,4 @@
-"""Element-wise kernels in a row could be one.
+"""Consecutive element-wise kernels could be one.
 
 What it says
 ------------
@@ -12,7 +12,7 @@ nearly nothing. Fused, the values in between stay in registers.
 
 How it is detected
 ------------------
-Three and more element-wise kernels in a row on one stream, called by operators over as many
+Three and more consecutive element-wise kernels on one stream, called by operators over as many
 elements, which take 5 % of the time and move at least twice what a fused kernel has to. Repetitions
 (steps of training) count as one chain.
 
@@ -76,7 +76,7 @@ def _chain(chain: Chain, total: float) -> Finding | None:
     return Finding(
         _ID,
         "warning",
-        f"{len(chain.names)} element-wise kernels in a row ({kinds}) over {elements}{times}: "
+        f"{len(chain.names)} consecutive element-wise kernels ({kinds}) over {elements}{times}: "
         f"{share:.0%} of the time; each round moves {size(read + written)} (reads {size(read)}, "
         f"writes {size(written)}), one fused kernel at least {size(fused)}",
         "if each works on the result of the one before, torch.compile fuses them into one kernel; "

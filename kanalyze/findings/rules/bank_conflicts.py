@@ -18,7 +18,7 @@ In a launch, the addresses of all warps are put through the rule by which the ha
 wavefronts. Without a launch, those of a block's first warp are, where they depend on the thread
 alone; where the PTX does not say the shape of a block, its first 32 threads in x are taken, and the
 finding says so. A warning in a launch is one whose further wavefronts take at least 5 % of the
-time; layouts that Triton chose are no warning without that.
+time; layouts that Triton chose are not a warning without that.
 
 How it is proven
 ----------------

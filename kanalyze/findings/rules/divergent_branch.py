@@ -7,9 +7,9 @@ be saved if the threads that take the same side were together in full warps.
 
 Why it is slow
 --------------
-A warp executes one instruction for all of its threads. Where they part, it executes both sides, one
-after the other, with the other threads idle: a side that 4 threads of each warp take costs as much
-as one that all 32 take.
+A warp executes one instruction for all of its threads. Where they diverge, it executes both sides,
+one after the other, with the other threads idle: a side that 4 threads of each warp take costs as
+much as one that all 32 take.
 
 How it is detected
 ------------------

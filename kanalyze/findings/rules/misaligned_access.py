@@ -1,11 +1,11 @@
-"""Lanes lie in a row that begins inside a sector.
+"""Contiguous lanes begin inside a sector.
 
 What it says
 ------------
-The lanes of a warp access memory in a row, but the row begins some bytes behind the beginning of a
+The lanes of a warp access contiguous memory that begins some bytes behind the beginning of a
 32-byte sector, so that a request touches one sector more than its bytes fill. The finding names the
 bytes, the share of requests, and the term of the address at fault: an offset, a pointer that is not
-aligned, or a row length that is no multiple of 32 bytes.
+aligned, or a row length that is not a multiple of 32 bytes.
 
 Why it is slow
 --------------
@@ -17,9 +17,9 @@ same reason the compiler cannot use wide accesses (see narrow-access).
 How it is detected
 ------------------
 For a launch: sectors are counted, and those that the same lanes would touch if they began at a
-sector. What is asked is that the lanes of the first warp lie in a row, and that 2 % of the sectors
-and more are saved. It is a warning if the sectors that are too many take L1 10 % and more of the
-time of the launch, else worth knowing.
+sector. What is asked is that the lanes of the first warp are contiguous, and that 2 % of the
+sectors and more are saved. It is a warning if the sectors that are too many take L1 10 % and more
+of the time of the launch, else worth knowing.
 
 How it is proven
 ----------------
@@ -59,7 +59,7 @@ _COSTLY = 0.1  # of the launch's time
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
-    """Accesses in a row that begin inside a sector."""
+    """Contiguous accesses that begin inside a sector."""
     if facts.launched is None:
         return
     every = access_groups.groups(facts)
@@ -155,7 +155,7 @@ def _share_of_time(facts: Facts, extra: int) -> float | None:
 
 
 def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
-    """The terms of the address that are no multiple of a sector: in words, and what to do."""
+    """The terms of the address that are not multiples of a sector: in words, and what to do."""
     numbers, element = access_groups.values(facts), group.element
     access = group.members[0][0]
     extents = access_groups.extents(facts)
@@ -192,7 +192,7 @@ def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
     words = access_groups.words(facts, step, element)
     known = f"{words} = {size // element:,}" if step.terms else words
     return (
-        f"rows are {known} elements ({size:,} B) apart, no multiple of 32 B",
+        f"rows are {known} elements ({size:,} B) apart, not a multiple of 32 B",
         f"pad rows to a multiple of {vectorization.padded(facts, 1)} elements ({even:,})",
     )
 

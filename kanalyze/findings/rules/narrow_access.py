@@ -3,7 +3,7 @@
 What it says
 ------------
 A thread moves less than 16 bytes with each instruction although what it moves, or what its warp
-moves, lies in a row. The finding says which fact the compiler lacks: that an argument (a pointer, a
+moves, is contiguous. The finding says which fact the compiler lacks: that an argument (a pointer, a
 stride, the bound of a mask) is divisible by 16; that a stride is 1; that a pointer of CUDA C++ is
 aligned to more than its element; or that a thread has too few elements to begin with (or a block
 fewer elements than threads, so that several threads do the same), or a tile is transposed on its
@@ -87,7 +87,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
 
 
 def _most_lanes(group: AccessGroup) -> bool:
-    """Whether a quarter of the lanes take part: others have nothing in a row to access."""
+    """Whether a quarter of the lanes take part: others have nothing contiguous to access."""
     if group.requests is None or group.threads is None:
         return True
     return group.threads >= _LEAST_LANES * group.requests > 0
@@ -132,7 +132,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
 
 
 def _of_group(facts: Facts, group: AccessGroup) -> Finding | None:
-    """Accesses of one source line, of which lanes or those of a thread lie in a row."""
+    """Accesses of one source line, of which lanes or those of a thread are contiguous."""
     stride = group.stride
     if stride is None:
         return None
@@ -159,10 +159,10 @@ def _of_group(facts: Facts, group: AccessGroup) -> Finding | None:
         return None  # whatever the arguments are; misaligned-access says it of a launch
     false = list(vectorization.untrue(group, missing))
     names = ", ".join(access_groups.author_name(facts, name) for name in false or missing)
-    message = f"{_could(group, wide)}, as its lanes lie in a row, if {names} were divisible by 16"
+    message = f"{_could(group, wide)}, as its lanes are contiguous, if {names} were divisible by 16"
     if not false and set(missing) <= access_groups.values(facts).keys():
         message = (
-            f"{_could(group, wide)}, as its lanes lie in a row: {names} are multiples of "
+            f"{_could(group, wide)}, as its lanes are contiguous: {names} are multiples of "
             f"{vectorization.multiple(group.element)} in this launch, and the code does not rely "
             "on it"
         )
@@ -179,7 +179,7 @@ def _of_group(facts: Facts, group: AccessGroup) -> Finding | None:
 
 
 def _turned(group: AccessGroup) -> Finding | None:
-    """A copy to shared memory whose elements lie in a row in global memory, but not there."""
+    """A copy to shared memory whose elements are contiguous in global memory, but not there."""
     access = group.members[0][0]
     if group.kind != "async_copy" or access.shared is None:
         return None
@@ -188,9 +188,9 @@ def _turned(group: AccessGroup) -> Finding | None:
     if step is None or step.terms or step.number in (group.size, group.size * group.run):
         return None
     message = (
-        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: what lies "
-        f"in a row there is put {abs(step.number):,} B apart in shared memory, so that no copy can "
-        "be wider: the tile is transposed on the way"
+        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: what is "
+        f"contiguous there is put {abs(step.number):,} B apart in shared memory, so that no copy "
+        "can be wider: the tile is transposed on the way"
     )
     advice = (
         f"store what {group.pointer} points to the other way round, or use 16-bit elements (tensor "
@@ -202,7 +202,7 @@ def _turned(group: AccessGroup) -> Finding | None:
 
 
 def _shifted(group: AccessGroup, wide: int) -> Finding | None:
-    """A number is added to the address that is no multiple of a wide access."""
+    """A number is added to the address that is not a multiple of a wide access."""
     first = apart.start(group.members[0][0].address, access_groups.extents(group.facts))
     if first is None or first.number % WIDEST == 0:
         return None
@@ -260,7 +260,7 @@ def _strided(facts: Facts, group: AccessGroup, wide: int) -> Finding | None:
 
 
 def _has_few(facts: Facts, group: AccessGroup) -> bool:
-    """Whether a thread has no more than one narrow access of what its block moves in a row."""
+    """Whether a thread has no more than one narrow access of what its block moves contiguously."""
     if group.stride_bytes != group.size or len(group.members) != 1:
         return False
     if facts.compiled is not None:

@@ -15,8 +15,8 @@ the author puts there, L1 what happens to stay.
 How it is detected
 ------------------
 For a launch and each pointer: the sectors that the requests of loads would touch if their lanes lay
-in a row (so that what other findings say does not count here; nor do warps that Triton gives the
-same elements), over the distinct sectors of each
+contiguously (so that what other findings say does not count here; nor do warps that Triton gives
+the same elements), over the distinct sectors of each
 block. From 1.5 times on they are loaded again. It is said where the repeated sectors are a tenth of
 the sectors of the launch and either do not stay in L1, or L1, L2 or the load/store unit bound the
 launch, or bytes are loaded four times and more and are half of all. It is a warning where one of

@@ -1,15 +1,15 @@
-"""Lanes of a warp access memory across the dimension in which it lies in a row.
+"""Lanes of a warp access memory across the dimension in which it is contiguous.
 
 What it says
 ------------
 Neighbouring lanes of a load or store are farther apart than what each of them moves: by a stride of
 an array instead of by an element. The finding names the distance (by the author's name of the
 stride where there is one), the 32-byte sectors that a request touches, and those that the same
-lanes would touch in a row. Where the distance is an argument that is not known, it says that.
+lanes would touch if contiguous. Where the distance is an argument that is not known, it says that.
 
 Why it is slow
 --------------
-Memory is moved in sectors of 32 bytes. Lanes in a row share them: 32 lanes of 4 bytes touch 4
+Memory is moved in sectors of 32 bytes. Contiguous lanes share them: 32 lanes of 4 bytes touch 4
 sectors. Lanes 32 bytes and more apart touch one each, 32 for the same 128 bytes: eight times the
 bytes pass L1, and L2 and HBM too unless something else needs the rest of the sector while it is
 still cached.
@@ -24,9 +24,9 @@ that one thread makes one after another fill the gap, the bytes are used: that i
 
 How it is proven
 ----------------
-By counting: the sectors of the accesses as they are, and as if the lanes lay in a row. Where there
-is no other dimension, and the stride is an argument of a launch that is simulated: with 1 for it,
-which is what the same elements would take packed.
+By counting: the sectors of the accesses as they are, and as if the lanes were contiguous. Where
+there is no other dimension, and the stride is an argument of a launch that is simulated: with 1
+for it, which is what the same elements would take packed.
 
 Example
 -------
@@ -121,7 +121,7 @@ def _apart(facts: Facts, group: AccessGroup, every: Sequence[AccessGroup]) -> Fi
         {"pointer": group.pointer, "accesses": len(group.members), **_numbers(facts, group),
          "sectors_per_request": per, "ideal_sectors_per_request": best, "over_fetch": over,
          **times},
-        Proof("counted", "lanes in a row", before, after), None, saves,
+        Proof("counted", "contiguous lanes", before, after), None, saves,
     )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def _distance(facts: Facts, group: AccessGroup) -> str:
     """``stride_am = 4,096 elements (16,384 B)``."""
     stride, step = group.stride, group.stride_bytes
     if stride is None or step is None:
-        return f"{group.first.pattern or 'scattered'}, not in a row,"
+        return f"{group.first.pattern or 'scattered'}, not contiguous,"
     known = f"{step // group.element:,} elements ({step:,} B)"
     if step % group.element:
         known = f"{step:,} B"
@@ -290,7 +290,7 @@ def _one_dimension(facts: Facts, group: AccessGroup, unit: Form) -> str:
     )
     if unit.terms and times is not None:
         text = text.replace("-th element", f"-th element ({times:,})")
-    whole = "load the whole interleaved block in a row, once for all channels, and split it"
+    whole = "load the whole interleaved block contiguously, once for all channels, and split it"
     if facts.compiled is None:
         return f"{text}, or {whole} in shared memory or registers"
     if times is not None and times & (times - 1):

@@ -3,7 +3,7 @@
 What it says
 ------------
 On GPUs of compute capability 10.0 and 10.3 a thread can load and store 32 bytes at once. Here it
-moves 32 bytes that lie in a row with two accesses of 16.
+moves contiguous 32 bytes with two accesses of 16.
 
 Why it is slow
 --------------
