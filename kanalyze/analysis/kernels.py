@@ -7,7 +7,7 @@ For each kernel (`_report`):
 1. `launch_for`, `arguments_of`: the launch and the author's names, as far as they are known.
 2. `describe`: control flow, values, names, accesses, loops (passes of its own, listed there).
 3. `AssembledKernels.with_sass`: the machine code beside the PTX.
-4. `running.of_kernel`: the rules, and the proofs of what they find.
+4. `runner.of_kernel`: the rules, and the proofs of what they find.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kanalyze.findings import running
+from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.compile import DEFAULT_ARCH
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_for
@@ -63,17 +63,17 @@ def analyze(
     """
     options = Settings(arch, dtype, settings or {}, num_warps, num_stages, signature)
     subjects = resolve(target, options, launch)
-    return report_on(subjects, listing, sass, running.Wanted(ignore, prove))
+    return report_on(subjects, listing, sass, runner.RuleOptions(ignore, prove))
 
 
 def report_on(
     subjects: Iterable[Subject],
     listing: bool = False,
     sass: bool = True,
-    wanted: running.Wanted | None = None,
+    wanted: runner.RuleOptions | None = None,
 ) -> doc.Report:
     """Describe every kernel of the subjects, with what the rules find in them."""
-    options = _Options(listing, sass, wanted or running.Wanted(), Sources())
+    options = _Options(listing, sass, wanted or runner.RuleOptions(), Sources())
     kernels: list[doc.Kernel | doc.SassKernel] = []
     functions: list[str] = []
     skipped: list[doc.Skipped] = []
@@ -111,7 +111,7 @@ class _Options:
 
     listing: bool
     sass: bool
-    findings: running.Wanted
+    findings: runner.RuleOptions
     sources: Sources
 
 
@@ -136,7 +136,7 @@ def _report(
         subject, function, description, assembled, resources, arguments, launch, options.sources,
         with_code=options.sass,
     )  # fmt: skip
-    findings, failed = running.of_kernel(facts, options.findings)
+    findings, failed = runner.of_kernel(facts, options.findings)
     return replace(kernel, findings=findings), [*description.unknown, *no_sass, *failed]
 
 

@@ -7,7 +7,7 @@
    one.
 4. `_traffic`: the document: device, occupancy, operations and bytes; `predict`, which simulates
    caches and time (`kanalyze.performance`); intensity and roofline at that time.
-5. `running.of_launch`: the rules, and the proofs of what they find (`kanalyze.findings`).
+5. `runner.of_launch`: the rules, and the proofs of what they find (`kanalyze.findings`).
 
 Each is a function of values that do not change; what one did not learn it returns as `Unknown`.
 """
@@ -26,7 +26,7 @@ from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
-from kanalyze.findings import running
+from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.argument import Argument, Resources
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_of
@@ -134,7 +134,7 @@ def estimate(
     if not findings:
         return traffic
     facts = _facts(described, counted, traffic, asked)
-    proven, failed = running.of_launch(facts, running.Wanted(ignore, prove))
+    proven, failed = runner.of_launch(facts, runner.RuleOptions(ignore, prove))
     return replace(traffic, findings=proven, unknown=(*traffic.unknown, *failed))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kanalyze.analysis.profile_rows import groups_of, row_of, shown_device, summary_of
 from kanalyze.errors import InputError, UsageError
-from kanalyze.findings import running
+from kanalyze.findings import runner
 from kanalyze.profiles.collector import Collector
 from kanalyze.profiles.readers.event import Event, kind_of
 from kanalyze.profiles.readers.formats import NotADumpError, files_in, opened, read_source
@@ -162,7 +162,7 @@ def report_on(profile: Profile, view: View = View()) -> ProfileReport:
     rows.sort(key=_ORDERS[view.sort])
     groups = _groups(rows, kernels, view.group_by, total) if view.group_by is not None else ()
     summary = summary_of(rows, kernels, unknown)
-    findings = running.of_profile(rows, kernels, view.ignore)
+    findings = runner.of_profile(rows, kernels, view.ignore)
     return ProfileReport(
         profile.files,
         profile.skipped,

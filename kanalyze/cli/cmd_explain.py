@@ -11,7 +11,7 @@ import click
 from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
-    from kanalyze.findings.catalogue import Rule
+    from kanalyze.findings.catalogue import Explanation
     from kanalyze.text.page import Page
 
 
@@ -32,7 +32,7 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
     from kanalyze.findings import catalogue
     from kanalyze.text.plain import dumps
 
-    chosen = [catalogue.rule(id_) for id_ in ids] or list(catalogue.rules())
+    chosen = [catalogue.explanation(id_) for id_ in ids or catalogue.RULES]
     if format_ == "json":
         data = {"schema": "kanalyze.explain/1", "rules": [_plain(r) for r in chosen], "unknown": []}
         output.deliver(dumps(data), file)
@@ -49,7 +49,7 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
 
 
-def _plain(rule: Rule) -> dict[str, Any]:
+def _plain(rule: Explanation) -> dict[str, Any]:
     return {
         "id": rule.id,
         "title": rule.title,
@@ -58,7 +58,7 @@ def _plain(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _list(page: Page, rules: list[Rule]) -> None:
+def _list(page: Page, rules: list[Explanation]) -> None:
     width = max((len(rule.id) for rule in rules), default=0)
     for rule in rules:
         page.line(
@@ -68,7 +68,7 @@ def _list(page: Page, rules: list[Rule]) -> None:
         )
 
 
-def _whole(page: Page, rule: Rule) -> None:
+def _whole(page: Page, rule: Explanation) -> None:
     page.blank()
     page.line((f"{rule.id}: {rule.title}", "title"), hang=2)
     page.line((f"reported by kanalyze {', '.join(rule.commands)}", "dim"))

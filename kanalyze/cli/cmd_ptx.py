@@ -76,9 +76,9 @@ def command(
       kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
     """
-    from kanalyze.cli import annotating, dumping, reading
-    from kanalyze.findings.running import Wanted
-    from kanalyze.render.findings_annotations import Found
+    from kanalyze.cli import ci_formats, dumping, reading
+    from kanalyze.findings.runner import RuleOptions
+    from kanalyze.render.findings_annotations import LocatedFinding
 
     if dump is not None:
         return dumping.deliver(targets, options, assume, kernels, dump, file)
@@ -86,11 +86,11 @@ def command(
         raise click.UsageError("--listing contradicts --summary and --quiet")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
     with_sass = sass and not (quiet and format_ == "text")
-    wanted = Wanted(findings.ignore, findings.prove)
+    wanted = RuleOptions(findings.ignore, findings.prove)
     inputs = reading.read(targets, options, lenient, kernels)
     report, code = reading.report(inputs, with_listing, with_sass, assume, wanted)
     found = [
-        Found(finding, kernel.name, kernel.file)
+        LocatedFinding(finding, kernel.name, kernel.file)
         for kernel in report.kernels
         for finding in getattr(kernel, "findings", ())
     ]
@@ -98,8 +98,8 @@ def command(
         from kanalyze.text.plain import dumps
 
         output.deliver(dumps(report.to_dict()), file)
-    elif format_ in annotating.FORMATS:
-        output.deliver(annotating.render(found, format_), file)
+    elif format_ in ci_formats.FORMATS:
+        output.deliver(ci_formats.render(found, format_), file)
     elif report.kernels or report.functions:
         from kanalyze.render import kernel_text
 

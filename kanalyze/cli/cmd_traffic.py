@@ -142,8 +142,8 @@ def command(
       kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
-    from kanalyze.cli import annotating, dumping
-    from kanalyze.render.findings_annotations import Found
+    from kanalyze.cli import ci_formats, dumping
+    from kanalyze.render.findings_annotations import LocatedFinding
 
     if dump is not None:
         targets = () if target is None else (target,)
@@ -159,7 +159,7 @@ def command(
             raise click.UsageError(f"{words}, not for --versus and --over")
         if findings.given:
             raise click.UsageError("findings are of one launch, not of --versus and --over")
-        if format_ in annotating.FORMATS:
+        if format_ in ci_formats.FORMATS:
             raise click.UsageError(f"--format {format_} is for one launch: it shows its findings")
         compared.check(plot)
         comparison, code = compared.run(
@@ -193,9 +193,9 @@ def command(
         from kanalyze.text.plain import dumps
 
         output.deliver(dumps(traffic.to_dict()), file)
-    elif format_ in annotating.FORMATS:
-        seen = [Found(f, traffic.kernel, traffic.file) for f in traffic.findings]
-        output.deliver(annotating.render(seen, format_), file)
+    elif format_ in ci_formats.FORMATS:
+        seen = [LocatedFinding(f, traffic.kernel, traffic.file) for f in traffic.findings]
+        output.deliver(ci_formats.render(seen, format_), file)
     else:
         from kanalyze.render import traffic_text
 

@@ -233,13 +233,13 @@ class FindingOptions:
         return bool(self.ignore) or not self.prove or self.fail_on is not None
 
     def exit_code(self, severities: Iterable[str]) -> int:
-        """1 where a finding is as grave as ``--fail-on`` says, or graver."""
-        from kanalyze.findings.running import SEVERITIES
+        """1 where a finding is as severe as ``--fail-on`` says, or more."""
+        from kanalyze.findings.runner import SEVERITIES
 
         if self.fail_on is None:
             return 0
-        grave = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
-        return int(any(severity in grave for severity in severities))
+        failing = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
+        return int(any(severity in failing for severity in severities))
 
 
 def _rule_ids(
@@ -268,7 +268,7 @@ _proof_option = click.option(
 _fail_option = click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info"]),
-    help="Exit with 1 where there is a finding as grave as this.",
+    help="Exit with 1 where there is a finding as severe as this.",
 )
 
 

@@ -13,7 +13,7 @@ from kanalyze.cli.app import report_error, report_errors
 from kanalyze.cli.options import TargetOptions, facts_of
 from kanalyze.cli.progress import Progress
 from kanalyze.errors import InputError, KanalyzeError, UsageError, system_reason
-from kanalyze.findings.running import Wanted
+from kanalyze.findings.runner import RuleOptions
 from kanalyze.frontend.contents import EXPECTED, Kind, identify, inputs_of
 from kanalyze.frontend.subject import Subject, errors_of, launch_for
 from kanalyze.frontend.targets import choose, subjects_of
@@ -122,7 +122,7 @@ def report(
     listing: bool,
     sass: bool = True,
     assume: Mapping[str, str] | None = None,
-    wanted: Wanted | None = None,
+    wanted: RuleOptions | None = None,
 ) -> tuple[doc.Report, int]:
     """Report on all kernels of what was read; return the exit code, too.
 

@@ -52,10 +52,10 @@ class Budget:
             return
         if what not in self.refused:
             self.refused.append(what)
-        raise SpentError(self.said)
+        raise SpentError(self.reason)
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         """What was not tried, and why."""
         return (
             f"not tried: {' | '.join(self.refused)} (of one kernel, {COMPILATIONS} compilations "

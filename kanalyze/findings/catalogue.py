@@ -1,10 +1,11 @@
-"""The list of rules, and what is known of each without running it."""
+"""The list of rules, and what is known of each without importing it."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -13,47 +14,47 @@ from typing import TYPE_CHECKING, Any
 from kanalyze.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from kanalyze.findings.facts import Facts
-    from kanalyze.findings.profile import Profile
-    from kanalyze.results.kernel import Finding
+    from kanalyze.findings.rule import ProfileRule, Rule
 
-RULES: tuple[str, ...] = (
-    "offset-wraps",
-    "launch-mismatch",
-    "narrow-access",
-    "uncoalesced-access",
-    "misaligned-access",
-    "repeated-loads",
-    "generic-access",
-    "missing-nc",
-    "wide-256-bit",
-    "bank-conflicts",
-    "wave-quantisation",
-    "small-grid",
-    "tile-quantisation",
-    "small-tiles",
-    "block-order",
-    "low-bytes-in-flight",
-    "atomic-contention",
-    "divergent-branch",
-    "tensor-core-fallback",
-    "tf32-precision",
-    "register-spill",
-    "stack-array",
-    "local-indexing",
-    "occupancy-cliff",
-    "shared-memory-limit",
-    "unpipelined-loop",
-    "wgmma-serialized",
-    "layout-conversion",
-    "atomic-without-use",
-    "fp32-simt-gemm",
-    "older-architecture",
-    "tensor-layout-conversion",
-    "tiny-kernels",
-    "unfused-elementwise",
-)
-"""The ids of all rules, in the order of the documents."""
+_KERNEL, _LAUNCH, _PROFILE = ("ptx", "traffic"), ("traffic",), ("decode",)
+
+RULES: dict[str, tuple[str, ...]] = {
+    "offset-wraps": _LAUNCH,
+    "launch-mismatch": _LAUNCH,
+    "narrow-access": _KERNEL,
+    "uncoalesced-access": _KERNEL,
+    "misaligned-access": _KERNEL,
+    "repeated-loads": _LAUNCH,
+    "generic-access": _KERNEL,
+    "missing-nc": _KERNEL,
+    "wide-256-bit": _KERNEL,
+    "bank-conflicts": _KERNEL,
+    "wave-quantisation": _LAUNCH + _PROFILE,
+    "small-grid": _LAUNCH,
+    "tile-quantisation": _LAUNCH + _PROFILE,
+    "small-tiles": _LAUNCH,
+    "block-order": _LAUNCH,
+    "low-bytes-in-flight": _LAUNCH,
+    "atomic-contention": _LAUNCH,
+    "divergent-branch": _LAUNCH,
+    "tensor-core-fallback": _KERNEL,
+    "tf32-precision": _KERNEL,
+    "register-spill": _KERNEL,
+    "stack-array": _KERNEL,
+    "local-indexing": _KERNEL,
+    "occupancy-cliff": _KERNEL,
+    "shared-memory-limit": _KERNEL,
+    "unpipelined-loop": _KERNEL,
+    "wgmma-serialized": _KERNEL,
+    "layout-conversion": _KERNEL,
+    "atomic-without-use": _KERNEL,
+    "fp32-simt-gemm": _PROFILE,
+    "older-architecture": _PROFILE,
+    "tensor-layout-conversion": _PROFILE,
+    "tiny-kernels": _PROFILE,
+    "unfused-elementwise": _PROFILE,
+}
+"""The id of each rule and the commands that report it, in the order of the documents."""
 
 SECTIONS = (
     "What it says",
@@ -65,69 +66,25 @@ SECTIONS = (
 )
 """The headings of an explanation, in this order."""
 
-_RULES = "kanalyze.findings.rules"
-
-Check = Callable[["Facts"], Iterable["Finding"]]
-Proving = Callable[["Facts", "Finding"], "Finding | None"]
+_RULES, _PROFILE_RULES = "kanalyze.findings.rules", "kanalyze.findings.profile_rules"
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A rule, read from its file; it is imported when one of its functions is asked for.
+class Explanation:
+    """What a rule says in general: the docstring of its module.
 
-    ``title`` is one line; ``sections`` has the texts of `SECTIONS`; ``functions`` are the names of
-    those that it has.
+    ``title`` is one line; ``sections`` has the texts of `SECTIONS`; ``commands`` report it.
     """
 
     id: str
     title: str
     sections: dict[str, str]
-    functions: frozenset[str]
-
-    @property
-    def check_kernel(self) -> Check | None:
-        """What it finds in a kernel."""
-        found: Check | None = self._function("check_kernel")
-        return found
-
-    @property
-    def check_launch(self) -> Check | None:
-        """What it finds in a launch."""
-        found: Check | None = self._function("check_launch")
-        return found
-
-    @property
-    def check_profile(self) -> Callable[[Profile], Iterable[Any]] | None:
-        """What it finds in a profile."""
-        found: Callable[[Profile], Iterable[Any]] | None = self._function("check_profile")
-        return found
-
-    @property
-    def prove(self) -> Proving | None:
-        """The change that a finding advises, made."""
-        found: Proving | None = self._function("prove")
-        return found
-
-    def _function(self, name: str) -> Any:
-        if name not in self.functions:
-            return None
-        return getattr(importlib.import_module(f"{_RULES}.{_module(self.id)}"), name)
+    commands: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """The explanation as one text."""
+        """The sections as one text."""
         return "\n\n".join(f"{head}\n{body}" for head, body in self.sections.items())
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """The commands that report it."""
-        of_kernels = "check_kernel" in self.functions
-        of_launches = of_kernels or "check_launch" in self.functions
-        return (
-            *(("ptx",) if of_kernels else ()),
-            *(("traffic",) if of_launches else ()),
-            *(("decode",) if "check_profile" in self.functions else ()),
-        )
 
 
 def known_id(text: str) -> str:
@@ -142,26 +99,43 @@ def known_id(text: str) -> str:
     return name
 
 
+def rules(command: str) -> Iterator[Rule]:
+    """The rules on kernels and launches that a command reports; their modules are imported."""
+    for id_, commands in RULES.items():
+        if command in commands:
+            yield _imported(_RULES, id_)
+
+
+def profile_rules() -> Iterator[ProfileRule]:
+    """The rules on profiles; only their modules are imported."""
+    for id_, commands in RULES.items():
+        if commands[-1:] == _PROFILE:
+            yield _imported(_PROFILE_RULES, id_)
+
+
 @cache
-def rule(id_: str) -> Rule:
-    """The rule of an id (errors: see `known_id`)."""
+def explanation(id_: str) -> Explanation:
+    """What a rule says in general (errors: see `known_id`); its module is read, not imported.
+
+    That of a rule on launches and profiles stands with the rule on launches.
+    """
     name = known_id(id_)
-    text = resources.files(_RULES).joinpath(f"{_module(name)}.py").read_text("utf-8")
-    title, sections = explanation(text.split('"""')[1])
-    return Rule(name, title, sections, frozenset(re.findall(r"(?m)^def (\w+)\(", text)))
+    package = _PROFILE_RULES if RULES[name] == _PROFILE else _RULES
+    source = resources.files(package).joinpath(f"{_module(name)}.py").read_text("utf-8")
+    title, sections = _parts(ast.get_docstring(ast.parse(source)) or "")
+    return Explanation(name, title, sections, RULES[name])
 
 
 def _module(id_: str) -> str:
     return id_.replace("-", "_")
 
 
-def rules() -> Iterator[Rule]:
-    """All rules."""
-    return map(rule, RULES)
+def _imported(package: str, id_: str) -> Any:
+    return importlib.import_module(f"{package}.{_module(id_)}").RULE
 
 
-def explanation(text: str) -> tuple[str, dict[str, str]]:
+def _parts(docstring: str) -> tuple[str, dict[str, str]]:
     """The title of a docstring, and its sections: a heading is a line underlined with dashes."""
-    head, *rest = re.split(r"(?m)^(\S.*)\n-{3,}\n", text)
+    head, *rest = re.split(r"(?m)^(\S.*)\n-{3,}\n", docstring)
     sections = dict(zip(rest[::2], (body.strip("\n") for body in rest[1::2]), strict=True))
     return head.strip(), sections

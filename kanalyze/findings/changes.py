@@ -19,7 +19,7 @@ _OPTIONS = ("num_warps", "num_stages", "maxnreg")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Arguments of `Facts.again`, and what they are called."""
+    """Arguments of `Facts.recompiled`, and what they are called."""
 
     words: str
     changes: Mapping[str, Any]
@@ -44,12 +44,12 @@ def tiles(facts: Facts) -> dict[str, int]:
     """Constexprs that may be the extents of a tile: powers of two; the largest first."""
     if facts.compiled is None:
         return {}
-    found = {
+    extents = {
         name: value
         for name, value in facts.compiled.constexprs.items()
         if type(value) is int and _SMALLEST <= value <= _LARGEST and value & (value - 1) == 0
     }
-    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+    return dict(sorted(extents.items(), key=lambda pair: -pair[1]))
 
 
 def constexprs_of(facts: Facts, value: int) -> list[str]:

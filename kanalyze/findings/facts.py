@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kanalyze.counting.bindings import arrays_of
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.errors import KanalyzeError, Unknown
-from kanalyze.findings import ignoring
+from kanalyze.findings import suppressions
 from kanalyze.findings.budget import Budget, SpentError
 from kanalyze.frontend.argument import Argument, Resources
 from kanalyze.frontend.compile import Compiled
@@ -75,9 +75,9 @@ class Facts:
     estimate: Callable[[Facts], Traffic] | None = None
     budget: Budget = field(default_factory=Budget)
     changed: str = ""
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)  # what several rules look at
-    _made: dict[str, Facts | Unknown] = field(default_factory=dict)
-    _estimated: Traffic | Unknown | None = None
+    cache: dict[str, Any] = field(default_factory=dict, repr=False)  # what several rules look at
+    _recompilations: dict[str, Facts | Unknown] = field(default_factory=dict)
+    _traffic_of_launch: Traffic | Unknown | None = None
 
     # ------------------------------------------------------------ the kernel
 
@@ -126,10 +126,10 @@ class Facts:
         """The kernel with its launch: what each access costs."""
         if self.totals is not None:
             return self.totals.launched
-        made = self.description
-        if made.launched is not None or self.launch is None:
-            return made.launched
-        return KernelLaunch(made.cfg, made.addresses, made.variables, self.launch)
+        kernel = self.description
+        if kernel.launched is not None or self.launch is None:
+            return kernel.launched
+        return KernelLaunch(kernel.cfg, kernel.addresses, kernel.variables, self.launch)
 
     # ------------------------------------------------------------ places
 
@@ -141,9 +141,11 @@ class Facts:
         if compiled is not None:
             file = self.sources.get(str(compiled.source_file))
             head = f"def {compiled.source_function}("
-            found = [n for n, text in enumerate(file.lines, 1) if text.strip().startswith(head)]
-            if found:
-                source = doc.Source(file.shown, found[0], 1)
+            definitions = [
+                n for n, text in enumerate(file.lines, 1) if text.strip().startswith(head)
+            ]
+            if definitions:
+                source = doc.Source(file.shown, definitions[0], 1)
         return self.function.pos.line, source
 
     def at(self, instruction: ir.Instruction) -> tuple[int, doc.Source | None]:
@@ -156,14 +158,16 @@ class Facts:
 
     def comments(self, finding: doc.Finding) -> list[str]:
         """The comments that stand at a finding: in the source, and in the PTX."""
-        found = []
+        comments = []
         place = finding.source
         if place is not None:
             files = [f for f in self.sources.files.values() if f.shown == place.file]
-            found += [text for file in files for text in ignoring.comments_at(file, place.line)]
+            comments += [
+                text for file in files for text in suppressions.comments_at(file, place.line)
+            ]
         if 0 < finding.line <= len(self._ptx_lines):
-            found += ignoring.comments(self._ptx_lines[finding.line - 1])
-        return found
+            comments += suppressions.comments(self._ptx_lines[finding.line - 1])
+        return comments
 
     @cached_property
     def _ptx_lines(self) -> list[str]:
@@ -171,7 +175,7 @@ class Facts:
 
     # ------------------------------------------------------------ the same, changed
 
-    def again(self, **changes: Any) -> Facts | Unknown:
+    def recompiled(self, **changes: Any) -> Facts | Unknown:
         """The kernel compiled with other arguments of `kanalyze.compile_kernel`; else why not.
 
         ``settings`` and ``facts`` are added to those that were given. What was compiled before is
@@ -180,15 +184,15 @@ class Facts:
         if self.compiled is None:
             return Unknown(NO_SOURCE)
         key = repr(sorted((name, _ordered(value)) for name, value in changes.items()))
-        if key not in self._made:
+        if key not in self._recompilations:
             try:
                 self.budget.compile(words(changes))
-                self._made[key] = self._of(self.compiled.again(**changes), words(changes))
+                self._recompilations[key] = self._of(self.compiled.again(**changes), words(changes))
             except SpentError as spent:
                 return Unknown(str(spent))
             except KanalyzeError as error:
-                self._made[key] = Unknown(f"it does not compile so: {error}")
-        return self._made[key]
+                self._recompilations[key] = Unknown(f"it does not compile so: {error}")
+        return self._recompilations[key]
 
     def _of(self, compiled: Compiled, changed: str) -> Facts:
         """The same for another compilation of the kernel; its launch is that of the compilation.
@@ -221,15 +225,15 @@ class Facts:
         """The estimate of the launch of another compilation; else why there is none."""
         if self.estimate is None or other.launch is None:
             return Unknown("there is no estimate of the launch")
-        if other._estimated is None:
+        if other._traffic_of_launch is None:
             try:
                 self.budget.simulate(other.changed)
-                other._estimated = self.estimate(other)
+                other._traffic_of_launch = self.estimate(other)
             except SpentError as spent:
                 return Unknown(str(spent))
             except KanalyzeError as error:
-                other._estimated = Unknown(str(error))
-        return other._estimated
+                other._traffic_of_launch = Unknown(str(error))
+        return other._traffic_of_launch
 
 
 def _ordered(value: Any) -> Any:
@@ -238,7 +242,7 @@ def _ordered(value: Any) -> Any:
 
 
 def words(changes: Mapping[str, Any]) -> str:
-    """Arguments of `Facts.again` as one writes them: ``BLOCK=64, num_warps=8``."""
+    """Arguments of `Facts.recompiled` as one writes them: ``BLOCK=64, num_warps=8``."""
     parts = []
     for name, value in changes.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Local memory of a kernel, told apart: spilled registers, arrays, stack of calls."""
+"""LocalAccess memory of a kernel, told apart: spilled registers, arrays, stack of calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kanalyze.symbolic.value import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalAccess:
     """A local access of the machine code: load or store, bytes of a thread, loops around it."""
 
     kind: str
@@ -26,7 +26,7 @@ class Local:
     source: Source | None
 
 
-def in_code(facts: Facts) -> list[Local] | Unknown:
+def in_code(facts: Facts) -> list[LocalAccess] | Unknown:
     """The local accesses of the machine code; else why they are not known."""
     code = facts.code
     if isinstance(code, Unknown):
@@ -35,7 +35,7 @@ def in_code(facts: Facts) -> list[Local] | Unknown:
     if function is None:
         return Unknown("the machine code has no such kernel")
     graph = sass_cfg.build(function)
-    found = []
+    accesses = []
     for block in graph.blocks:
         for instruction in block.instructions:
             access = memory_access(instruction)
@@ -46,15 +46,15 @@ def in_code(facts: Facts) -> list[Local] | Unknown:
             if line is not None:
                 source = Source(facts.sources.get(line.file).shown, line.line, 1)
             depth = graph.loop_depth[block.index]
-            found.append(Local(access.kind, access.bytes_per_thread or 0, depth, source))
-    return found
+            accesses.append(LocalAccess(access.kind, access.bytes_per_thread or 0, depth, source))
+    return accesses
 
 
-def hottest(found: Sequence[Local]) -> Source | None:
+def hottest(accesses: Sequence[LocalAccess]) -> Source | None:
     """The source line with the most bytes, those in the innermost loops first."""
     by_line: Counter[Source] = Counter()
-    deepest = max((x.loop_depth for x in found), default=0)
-    for access in found:
+    deepest = max((x.loop_depth for x in accesses), default=0)
+    for access in accesses:
         if access.loop_depth == deepest and access.source is not None:
             by_line[access.source] += access.bytes
     return by_line.most_common(1)[0][0] if by_line else None
@@ -75,23 +75,23 @@ def size_of(variables: dict[str, ir.Variable]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexedAccess:
     """A local access whose address is not fixed: ``by_loop`` if it follows loop counters alone."""
 
     access: AccessValue
     by_loop: bool
 
 
-def indexed(facts: Facts) -> list[Indexed]:
+def indexed(facts: Facts) -> list[IndexedAccess]:
     """The local accesses of the PTX whose address is chosen at run time."""
-    found = []
+    accesses = []
     for access, _ in facts.accesses():
         if access.row.space != "local":
             continue
         kinds = _kinds(access.address)
         if kinds - {"const", "address"}:
-            found.append(Indexed(access, kinds <= {"const", "address", "iter"}))
-    return found
+            accesses.append(IndexedAccess(access, kinds <= {"const", "address", "iter"}))
+    return accesses
 
 
 def _kinds(value: Value) -> set[str]:

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.findings import grouping, trying, widening
+from kanalyze.findings import access_groups, trials, vectorization
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
 from kanalyze.models import apart
 from kanalyze.models.apart import Place
 from kanalyze.models.lanes import WARP
@@ -28,10 +28,10 @@ def of_kernel(facts: Facts) -> int:
     """Threads on each element in all global accesses of a kernel; 1 where that is not known."""
     if not facts.of_triton or facts.kernel.reqntid is None:
         return 1
-    if "replicas" not in facts.kept:
-        facts.kept["replicas"] = _of_kernel(facts)
-    found: int = facts.kept["replicas"]
-    return found
+    if "replicas" not in facts.cache:
+        facts.cache["replicas"] = _of_kernel(facts)
+    cached: int = facts.cache["replicas"]
+    return cached
 
 
 def _of_kernel(facts: Facts) -> int:
@@ -50,77 +50,77 @@ def of_warps(facts: Facts, accesses: Sequence[AccessValue]) -> int:
 
 def idle_bits(facts: Facts, accesses: Sequence[AccessValue]) -> set[int]:
     """Bits of a thread's number that move none of the addresses."""
-    x, y, z = extents = grouping.extents(facts)
+    x, y, z = extents = access_groups.extents(facts)
     bits = range(int(math.log2(x * y * z)))
     places = [Place(), *(Place(1 << bit) for bit in bits)]
     idle = set(bits)
     for access in accesses:
-        found = apart.differences([access.address], extents, places)
-        if found is None:
+        differences = apart.differences([access.address], extents, places)
+        if differences is None:
             return set()
-        idle &= {bit for bit in bits if found[bit + 1][0].key() == found[0][0].key()}
+        idle &= {bit for bit in bits if differences[bit + 1][0].key() == differences[0][0].key()}
     return idle
 
 
 # ---------------------------------------------------------------- the finding
 
 
-def said(facts: Facts, found: Sequence[Group]) -> tuple[str, str, dict[str, object]]:
+def describe(facts: Facts, groups: Sequence[AccessGroup]) -> tuple[str, str, dict[str, object]]:
     """Message, advice and numbers of a finding on accesses that several threads repeat."""
-    group, times = found[0], of_kernel(facts)
-    threads = math.prod(grouping.extents(facts))
+    group, times = groups[0], of_kernel(facts)
+    threads = math.prod(access_groups.extents(facts))
     each = max(1, group.size // group.element)
     elements = threads // times * each
-    needed = threads * widening.WIDEST // group.element
-    pointers = ", ".join(dict.fromkeys(g.pointer for g in found))
+    needed = threads * vectorization.WIDEST // group.element
+    pointers = ", ".join(dict.fromkeys(g.pointer for g in groups))
     noun = "element" if elements == 1 else "elements"
     message = (
         f"a block has {elements} {noun} of {pointers} for {threads} threads: {times - 1} of "
         f"{times} threads repeat what another one does, and accesses have {group.size} B where "
-        f"one takes {widening.WIDEST} B"
+        f"one takes {vectorization.WIDEST} B"
     )
     advice = f"give the block {needed:,} elements or more"
     if (warps := facts.warps or 1) > 1:
         fewer = max(1, warps // times)
-        advice += f" ({widening.WIDEST} B for each thread), or {fewer} warp{'s' * (fewer > 1)}"
+        advice += f" ({vectorization.WIDEST} B for each thread), or {fewer} warp{'s' * (fewer > 1)}"
     numbers: dict[str, object] = {
-        "pointer": pointers, "accesses": sum(len(g.members) for g in found),
+        "pointer": pointers, "accesses": sum(len(g.members) for g in groups),
         "elements_per_block": elements, "threads": threads, "threads_per_element": times,
     }  # fmt: skip
     return message, advice, numbers
 
 
-def proven(facts: Facts, finding: Finding, group: Group) -> Finding | None:
+def prove(facts: Facts, finding: Finding, group: AccessGroup) -> Finding | None:
     """Compiled with a larger block, and with fewer warps; None where no thread gets more to do.
 
     A warning where the launch is not known, or is predicted to be faster so.
     """
     less = 1 / of_kernel(facts)  # of the operations: what is repeated is computed again, too
-    tries = trying.tried(facts, _changes(facts, group), least=less)
+    tries = trials.run(facts, _changes(facts, group), least=less)
     made = [t for t in tries if of_kernel(t.facts) == 1]
     if not made:
         return None
-    best = trying.fastest(made) or made[0]
+    best = trials.fastest(made) or made[0]
     then = _measures(best.facts, group)
     if then is None:
         return None
-    slow = trying.now(facts) is not None and not trying.faster(facts, best)
-    advice = f"{', or '.join(map(_told, made))}: no thread repeats another one then"
+    slow = trials.predicted_us(facts) is not None and not trials.faster(facts, best)
+    advice = f"{', or '.join(map(_words_of, made))}: no thread repeats another one then"
     return replace(
         finding,
         severity="info" if slow else "warning",
         advice=advice,
-        proof=trying.proof(facts, best, _measures(facts, group) or {}, then),
-        saves=trying.saved_time(facts, best),
+        proof=trials.proof(facts, best, _measures(facts, group) or {}, then),
+        saves=trials.saved_time(facts, best),
     )
 
 
-def _told(made: trying.Tried) -> str:
+def _words_of(made: trials.Trial) -> str:
     time = made.time_us
     return made.words + (f" ({time:,.4g} µs by the estimate)" if time else "")
 
 
-def _changes(facts: Facts, group: Group) -> Iterator[Change]:
+def _changes(facts: Facts, group: AccessGroup) -> Iterator[Change]:
     """A block of as many elements as its threads can take, and as few warps as it has work for."""
     compiled, times = facts.compiled, of_kernel(facts)
     assert compiled is not None
@@ -134,13 +134,13 @@ def _changes(facts: Facts, group: Group) -> Iterator[Change]:
         yield settings(num_warps=max(1, warps // times))
 
 
-def _needed(group: Group) -> int:
-    return widening.WIDEST // group.size
+def _needed(group: AccessGroup) -> int:
+    return vectorization.WIDEST // group.size
 
 
-def _measures(facts: Facts, group: Group) -> dict[str, float] | None:
+def _measures(facts: Facts, group: AccessGroup) -> dict[str, float] | None:
     """Threads on an element, and bytes of an access."""
-    same = widening.same(facts, group)
+    same = vectorization.same_accesses(facts, group)
     if same is None:
         return None
     return {"threads per element": of_kernel(facts), "bytes each": same.size}

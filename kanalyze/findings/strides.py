@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kanalyze.findings import grouping
-from kanalyze.findings.grouping import Group
+from kanalyze.findings import access_groups
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.models import apart
 from kanalyze.models.apart import Form, Place
 
 
-def in_thread(group: Group) -> tuple[int, Form | None]:
+def in_thread(group: AccessGroup) -> tuple[int, Form | None]:
     """How many elements one thread accesses between neighbouring lanes, and how far apart.
 
     1 and the distance of lanes where a thread has one; None where nothing is known of it, or where
@@ -19,8 +19,10 @@ def in_thread(group: Group) -> tuple[int, Form | None]:
     stride = group.stride
     if stride is None or not (stride.terms or stride.number):
         return 1, None
-    found = apart.differences([a.address for a, _ in group.members], grouping.extents(group.facts))
-    forms = found[0] if found is not None else []
+    differences = apart.differences(
+        [a.address for a, _ in group.members], access_groups.extents(group.facts)
+    )
+    forms = differences[0] if differences is not None else []
     best, unit = 1, stride
     for form in forms:
         times = _times(stride, form)
@@ -31,7 +33,7 @@ def in_thread(group: Group) -> tuple[int, Form | None]:
     return best, unit
 
 
-def only_every(group: Group, every: Iterable[Group]) -> Form | None:
+def only_every(group: AccessGroup, every: Iterable[AccessGroup]) -> Form | None:
     """The distance of which all accesses through the pointer are multiples; None if there is none.
 
     Then what it points to has no other dimension: between the elements is what nothing reads.
@@ -41,13 +43,15 @@ def only_every(group: Group, every: Iterable[Group]) -> Form | None:
     mine = [g for g in every if g.pointer == group.pointer]
     if unit is None or not mine:
         return None
-    x, y, z = extents = grouping.extents(facts)
+    x, y, z = extents = access_groups.extents(facts)
     places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
     places += [Place(1 << bit) for bit in range((x * y * z - 1).bit_length())]
     places += [Place(iterations={loop.header: 1}) for loop in facts.description.cfg.loops]
     accesses = [access.address for g in mine for access, _ in g.members]
-    found = apart.differences(accesses, extents, places)
-    if found is None or not all(_is_multiple(form, unit) for row in found for form in row):
+    differences = apart.differences(accesses, extents, places)
+    if differences is None or not all(
+        _is_multiple(form, unit) for row in differences for form in row
+    ):
         return None
     return unit
 

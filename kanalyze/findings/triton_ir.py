@@ -48,7 +48,7 @@ def operations(facts: Facts, stage: str, name: str) -> list[Operation]:
         return []
     # Columns as Triton writes them, from 0 or 1: those of the PTX are the same.
     lines = ttir.read(text, compiled.name, compiled.arch, "", first_column=1).lines
-    found = []
+    matching = []
     for line in lines:
         if not re.search(rf"(?<![\w.]){re.escape(name)}\s", line.text):
             continue
@@ -57,8 +57,10 @@ def operations(facts: Facts, stage: str, name: str) -> list[Operation]:
         if place is not None:
             shown = facts.sources.get(place.file).shown
             source = Source(shown, place.line, place.column)
-        found.append(Operation(line.text.strip(), source, line.inner[0] if line.inner else place))
-    return found
+        matching.append(
+            Operation(line.text.strip(), source, line.inner[0] if line.inner else place)
+        )
+    return matching
 
 
 _DOT = re.compile(
@@ -68,7 +70,7 @@ _DOT = re.compile(
 
 def dots(facts: Facts) -> list[Dot]:
     """The ``tl.dot`` of the source, as Triton's front end understood them."""
-    found = []
+    products = []
     for operation in operations(facts, "ttir", "tt.dot"):
         types = _DOT.search(operation.text)
         if types is None:
@@ -76,11 +78,11 @@ def dots(facts: Facts) -> list[Dot]:
         *batch, m, k = types["a"].split("x")[:-1]
         n = types["b"].split("x")[-2]
         said = re.search(r"inputPrecision\s*=\s*(\w+)", operation.text)
-        found.append(
+        products.append(
             Dot(
                 int(batch[0]) if batch else 1, int(m), int(n), int(k),
                 types["a"].split("x")[-1], types["b"].split("x")[-1],
                 said[1] if said else "ieee", operation,
             )
         )  # fmt: skip
-    return found
+    return products

@@ -10,8 +10,8 @@ _TENSOR = frozenset(
 _ONLY_TENSOR = frozenset(("cudnn_sdpa", "flash", "fmha_cutlass", "fmha_trtllm", "fmha_v2"))
 """Families whose attention kernels exist for tensor cores only (cuDNN's SDPA, FlashAttention 2 and
 3, xFormers' and TensorRT-LLM's fused attention)."""
-_NARROW = frozenset(("f16", "bf16", "e4m3", "e5m2", "e2m1", "f8", "f6", "f4", "s8", "u8"))
-_NARROW_TENSOR = frozenset(("nvjet", "deepgemm", "trtllm_gemm"))
+_ONLY_TENSOR_PRODUCTS = frozenset(("deepgemm", "trtllm_gemm"))
+"""Families whose products exist for tensor cores only (wgmma and tcgen05)."""
 _PLAIN = frozenset(
     ("batchnorm", "cat", "collective", "dot", "elementwise", "foreach", "gather", "gemv", "index",
      "layernorm", "layout_transform", "loss", "multi_tensor_apply", "norm", "persistent_reduction",
@@ -46,6 +46,6 @@ def uses_tensor_cores(name: KernelName, kind: str = "kernel") -> bool | None:
     if op == "attention" and name.family in _ONLY_TENSOR:
         tiled = "head_dim" in decoded or "block_m" in decoded or "max_k" in decoded
         return True if tiled or name.family == "cudnn_sdpa" else None
-    if op in MATRIX and name.family in _NARROW_TENSOR and decoded.get("dtype_a") in _NARROW:
+    if op in MATRIX and name.family in _ONLY_TENSOR_PRODUCTS:
         return True
     return None

@@ -23,7 +23,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocatedFinding:
     """A finding with the kernel it is in, and the file that was read."""
 
     finding: Finding
@@ -40,7 +40,7 @@ class Found:
 
     @property
     def text(self) -> str:
-        """Message, advice and proof, one after the other."""
+        """Message, advice and proof as one text."""
         parts = [f"{self.kernel}: {self.finding.message}", self.finding.advice]
         if self.finding.proof is not None:
             parts.append(proven(self.finding.proof))
@@ -50,15 +50,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What a rule is called and says in general: id, title, explanation."""
+class RuleMetadata:
+    """A reporting descriptor of SARIF: what a rule is called and says in general."""
 
     id: str
     title: str
     text: str
 
 
-def sarif(found: Sequence[Found], rules: Iterable[About], version: str) -> str:
+def sarif(findings: Sequence[LocatedFinding], rules: Iterable[RuleMetadata], version: str) -> str:
     """A SARIF log of one run; ``rules`` describe at least the ids that occur."""
     listed = list(rules)
     index = {rule.id: n for n, rule in enumerate(listed)}
@@ -82,14 +82,14 @@ def sarif(found: Sequence[Found], rules: Iterable[About], version: str) -> str:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(item, index) for item in found],
+                "results": [_result(item, index) for item in findings],
             }
         ],
     }
     return json.dumps(log, indent=2, ensure_ascii=True) + "\n"
 
 
-def _result(item: Found, index: dict[str, int]) -> dict[str, object]:
+def _result(item: LocatedFinding, index: dict[str, int]) -> dict[str, object]:
     file, line, column = item.place
     physical: dict[str, object] = {"artifactLocation": {"uri": _uri(file)}}
     if line:
@@ -119,18 +119,18 @@ def _uri(file: str) -> str:
     return quote(os.fsencode(PurePath(file).as_posix()))
 
 
-def github(found: Sequence[Found]) -> str:
+def github(findings: Sequence[LocatedFinding]) -> str:
     """A line for each finding: ``::warning file=gelu.py,line=31::…``."""
-    return "".join(_command(item) for item in found)
+    return "".join(_command(item) for item in findings)
 
 
-def _command(item: Found) -> str:
+def _command(item: LocatedFinding) -> str:
     file, line, column = item.place
-    given = [("file", file)]
-    given += [("line", str(line))] if line else []
-    given += [("col", str(column))] if line and column else []
-    given.append(("title", f"kanalyze {item.finding.id}"))
-    properties = ",".join(f"{name}={_property(value)}" for name, value in given)
+    parameters = [("file", file)]
+    parameters += [("line", str(line))] if line else []
+    parameters += [("col", str(column))] if line and column else []
+    parameters.append(("title", f"kanalyze {item.finding.id}"))
+    properties = ",".join(f"{name}={_property(value)}" for name, value in parameters)
     return f"::{_COMMANDS[item.finding.severity]} {properties}::{_data(escaped(item.text))}\n"
 
 

@@ -293,6 +293,31 @@ def test_enrich(packed: bool, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [out.name]
 
 
+@pytest.mark.parametrize(
+    ("category", "name"),
+    [
+        ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)"),
+        ("Memcpy", "Memcpy DtoD (Device -> Device)"),
+        ("gpu_memset", "Memset (Device)"),
+        ("Memset", "Memset (Device)"),
+    ],
+)
+def test_enrich_describes_copies_of_memory_too(tmp_path: Path, category: str, name: str) -> None:
+    event = {"ph": "X", "cat": category, "name": name, "ts": 1, "dur": 2, "args": {"bytes": 4}}
+    host = {"ph": "X", "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "ts": 0, "dur": 1}
+    path, out = tmp_path / "t.json", tmp_path / "o.json"
+    path.write_text(json.dumps({"traceEvents": [host, event]}))
+    result = run(str(path), "--enrich", str(out))
+    assert "1 launch" in result.stderr
+    unchanged, enriched = json.loads(out.read_text())["traceEvents"]
+    assert unchanged == host
+    added = enriched["args"]
+    assert added["kernel family"] == "memop"
+    assert added["tensor cores"] is False
+    assert "decoded" in added
+    assert added["bytes"] == 4
+
+
 def test_enrich_copes_with_odd_events(tmp_path: Path) -> None:
     events = [
         {"ph": "X", "cat": "kernel", "name": "a_kernel", "ts": 1, "dur": 1},

@@ -9,7 +9,7 @@ import pytest
 from kanalyze import estimate
 from kanalyze.analysis import launch
 from kanalyze.errors import Unknown
-from kanalyze.findings import budget, running
+from kanalyze.findings import budget, runner
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
 from kanalyze.results.kernel import Finding
@@ -42,20 +42,20 @@ def facts_of_a_run(monkeypatch: pytest.MonkeyPatch) -> Facts:
     """What the rules looked at."""
     kept = []
 
-    def keep(facts: Facts, wanted: running.Wanted) -> tuple[tuple[Finding, ...], list[object]]:
+    def keep(facts: Facts, wanted: runner.RuleOptions) -> tuple[tuple[Finding, ...], list[object]]:
         kept.append(facts)
         return (), []
 
-    monkeypatch.setattr(running, "of_launch", keep)
+    monkeypatch.setattr(runner, "of_launch", keep)
     estimate(SMALL_GRID)
     return kept[0]
 
 
 def test_nothing_is_compiled_or_simulated_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = facts_of_a_run(monkeypatch)
-    one = facts.again(settings={"num_stages": 2, "num_warps": 8})
+    one = facts.recompiled(settings={"num_stages": 2, "num_warps": 8})
     assert isinstance(one, Facts)
-    assert one is facts.again(settings={"num_warps": 8, "num_stages": 2})
+    assert one is facts.recompiled(settings={"num_warps": 8, "num_stages": 2})
     assert facts.budget.compilations == budget.COMPILATIONS - 1
     assert facts.estimated(one) is facts.estimated(one)
     assert facts.budget.simulations == budget.SIMULATIONS - 1
@@ -63,7 +63,7 @@ def test_nothing_is_compiled_or_simulated_twice(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_change_is_estimated_as_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = facts_of_a_run(monkeypatch)
-    other = facts.again(**settings(num_warps=8).changes)
+    other = facts.recompiled(**settings(num_warps=8).changes)
     assert isinstance(other, Facts)
     found = facts.estimated(other)
     alone = estimate(SMALL_GRID, settings=launch.Settings(num_warps=8), findings=False)

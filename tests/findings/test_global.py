@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import kanalyze
 from kanalyze.cli.app import cli
-from kanalyze.findings import hints
+from kanalyze.findings import hint_removal
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models import apart
 from kanalyze.ptx.parse import parse_ptx
@@ -124,7 +124,7 @@ def test_the_bound_of_a_mask_is_named(source: Path) -> None:
 def test_a_bound_that_is_no_multiple_is_only_worth_knowing(source: Path) -> None:
     findings = narrow(source, "masked", "*fp32:16, *fp32:16, i32, 1024", settings={"n": 781})
     assert {f.severity for f in findings} == {"info"}
-    assert all("n = 781 is no multiple of 4 (16 B): pad to 784" in f.advice for f in findings)
+    assert all("n = 781 is not a multiple of 4 (16 B): pad to 784" in f.advice for f in findings)
 
 
 ROWS = (
@@ -394,14 +394,14 @@ def test_without_proof_nothing_is_compiled_again(source: Path) -> None:
 
 def test_a_hint_is_taken_out_of_the_text() -> None:
     text = "def f(x):\n    y = g(\n        tl.multiple_of(x + 1, 16), 2)\n"
-    (call,) = hints.calls(text, "f")
-    assert hints.without(text, call) == "def f(x):\n    y = g(\n        (x + 1), 2)\n"
+    (call,) = hint_removal.calls(text, "f")
+    assert hint_removal.without(text, call) == "def f(x):\n    y = g(\n        (x + 1), 2)\n"
     nested = (
         "def f(x):\n    x = tl.max_contiguous(\n      tl.multiple_of(x, 16), 16)\n    return x\n"
     )
-    (call,) = hints.calls(nested, "f")
-    assert hints.without(nested, call) == "def f(x):\n    x = (x)\n\n    return x\n"
-    assert hints.calls("def f(:", "f") == []
+    (call,) = hint_removal.calls(nested, "f")
+    assert hint_removal.without(nested, call) == "def f(x):\n    x = (x)\n\n    return x\n"
+    assert hint_removal.calls("def f(:", "f") == []
 
 
 # ------------------------------------------------------------------ PTX alone
@@ -542,6 +542,15 @@ def test_what_is_a_small_part_is_passed_over(tmp_path: Path) -> None:
     """In a launch by its requests."""
     (finding,) = of_launch(ptx(tmp_path, scalars(16, 64)), "narrow-access")
     assert finding.numbers["pointer"] == "a"
+
+
+@pytest.mark.parametrize(("lanes", "fires"), [(7, False), (8, True), (32, True)])
+def test_few_lanes_have_nothing_to_access_together(tmp_path: Path, lanes: int, fires: bool) -> None:
+    """A thread's 16 floats in as many loads, of so many lanes of each warp."""
+    body = scalars(16, 64).replace("  ld.global", "  @%p1 ld.global")
+    head = "  .reg .pred %p<2>;\n  and.b32 %r3, %r1, 31;\n"
+    path = ptx(tmp_path, f"{head}  setp.lt.u32 %p1, %r3, {lanes};\n{body}")
+    assert len(of_launch(path, "narrow-access")) == fires
 
 
 def test_findings_are_json(source: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kanalyze.cli.app import cli
-from kanalyze.findings.ignoring import comments, comments_at, left_out
-from kanalyze.findings.running import unknown_ids
+from kanalyze.findings.runner import unknown_ids
+from kanalyze.findings.suppressions import comments, comments_at, suppressed
 from kanalyze.source import SourceFile
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -27,7 +27,7 @@ SAMPLES = Path(__file__).parents[2] / "samples" / "findings"
      "# kanalyze: ignore[waves] kanalyze: ignore[narrow-access]"],
 )  # fmt: skip
 def test_what_leaves_a_finding_out(comment: str) -> None:
-    assert left_out("narrow-access", [comment])
+    assert suppressed("narrow-access", [comment])
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_leaves_a_finding_out(comment: str) -> None:
      "# notkanalyze: ignore", "# ignore[narrow-access]"],
 )  # fmt: skip
 def test_what_does_not(comment: str) -> None:
-    assert not left_out("narrow-access", [comment])
+    assert not suppressed("narrow-access", [comment])
 
 
 def test_comments_of_ptx_and_cuda() -> None:

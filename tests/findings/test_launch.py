@@ -239,6 +239,32 @@ def test_a_last_wave_that_is_mostly_empty() -> None:
     assert finding.severity == "warning"
 
 
+@pytest.mark.parametrize("busy", [True, False])
+def test_an_empty_wave_costs_nothing_where_hbm_is_busy_all_along(
+    busy: bool, tmp_path: Path
+) -> None:
+    """350 blocks, 264 at a time; a load of each element, and many operations on it if not busy."""
+    pytest.importorskip("triton")
+    path = tmp_path / "k.py"
+    text = ROWS.replace('"num_warps": 4', '"num_warps": 32').replace("1024}", "8192}")
+    work = "        for _ in range(200):\n            x = x * 1.01 + 0.5\n"
+    load = "tl.load(x_ptr + row * N + at, mask=at < N, other=0.0)"
+    text = text.replace(
+        f"        acc += tl.sum({load}, axis=0)\n",
+        f"        x = {load}\n{'' if busy else work}        acc += tl.sum(x, axis=0)\n",
+    )
+    path.write_text(text)
+    options = Settings(settings={"M": 350, "N": 1 << 18})
+    traffic = estimate(path, settings=options, device="H200", prove=False)
+    assert traffic.waves is not None
+    assert (traffic.waves.blocks, traffic.waves.blocks_per_wave) == (350, 264)
+    times, predicted = traffic.time.bounds_us, traffic.time.predicted_us
+    assert predicted
+    assert ((times["hbm"] or 0) / predicted >= 0.8) == busy
+    assert (times["launch"] or 0) / predicted < 0.5
+    assert len(of(traffic.findings, "wave-quantisation")) == (not busy)
+
+
 def test_full_waves_and_long_rows_of_waves() -> None:
     full = product(M=2816, N=1536, K=4096, BLOCK_M=256)  # 11 x 12 = 132
     long = product(M=8704, N=8192, K=1024, BLOCK_M=256)  # 34 x 64, 16.5 waves
@@ -501,6 +527,46 @@ def test_atomics_of_many_warps_on_one_address_are_a_remark() -> None:
     assert finding.severity == "info"
     assert finding.numbers["atomics_per_address"] == 8192
     assert of(launched(one, 1024, 64).findings, "atomic-contention") == []
+
+
+@pytest.mark.parametrize(
+    ("shift", "blocks", "bound"),
+    [(20, 64, "atomics"), (2, 8192, "atomics"), (8, 64, "launch")],
+    ids=["until the launch bounds", "all of the turns", "none"],
+)
+def test_what_is_saved_of_the_time(shift: int, blocks: int, bound: str) -> None:
+    """Turns on one address, until what else the launch needs is more."""
+    text = ATOMIC.format(index=f"and.b32 %r5, %r4, 7; shr.u32 %r5, %r4, {shift};", opcode=RED)
+    if shift == 2:  # 4 lanes at each of 8 addresses, in all warps
+        text = text.replace("shr.u32 %r5, %r4, 2;", "")
+    traffic = launched(text, blocks, 256)
+    finding = only(traffic, "atomic-contention")
+    time = traffic.time
+    assert time.bound_by == bound
+    if bound != "atomics":
+        assert finding.saves == {}
+        return
+    lanes = 4 if shift == 2 else 32
+    assert finding.numbers["lanes_per_address"] == lanes
+    turns_us = 0.00176 * blocks * 256 / (8 if shift == 2 else 1)
+    others = max(us for name, us in time.bounds_us.items() if name != "atomics" and us)
+    assert (others > turns_us / lanes) == (shift == 20)
+    assert time.predicted_us is not None
+    expected = time.predicted_us - max(others, turns_us / lanes)
+    assert finding.saves["time_us"] == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("elements", [2, 4])
+def test_a_vector_counts_as_one_operation_for_each_element(elements: int) -> None:
+    """All lanes of 64 warps at one vector: by warp one operation for each element is left."""
+    opcode = f"red.global.add.v{elements}.f32 [%rd3], {{{', '.join(['%f1'] * elements)}}}"
+    text = ATOMIC.format(index="mov.u32 %r5, 0;", opcode=opcode).replace("8.0", "8.1")
+    finding = only(launched(text, 8, 256), "atomic-contention")
+    assert finding.numbers["atomics"] == elements * 8 * 256
+    assert finding.numbers["addresses"] == elements
+    assert finding.numbers["lanes_per_address"] == 32
+    assert finding.proof is not None
+    assert finding.proof.after["atomics"] == elements * 8 * 256 // 32
 
 
 def test_elements_of_vectors_are_counted_and_time_is_saved() -> None:

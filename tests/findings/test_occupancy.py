@@ -107,6 +107,38 @@ def test_shared_memory_just_above_a_step() -> None:
     assert found.proof.after["time_us"] < 0.95 * found.proof.before["time_us"]
 
 
+@pytest.mark.parametrize(("blocks", "fires"), [(264, False), (266, True)])
+def test_a_launch_must_have_blocks_for_the_place(blocks: int, fires: bool) -> None:
+    """Two blocks live on each of 132 SMs; without the proof, which would withdraw it, too."""
+    size = {"M": 128 * blocks // 2, "N": 64}
+    traffic = estimate(SHORT_K, settings=Settings(settings=size), device="H200", prove=False)
+    assert math.prod(traffic.grid) == blocks
+    assert len([f for f in traffic.findings if f.id == "occupancy-cliff"]) == fires
+
+
+@pytest.mark.parametrize(("blocks", "fires"), [(4, True), (5, False)])
+def test_a_block_more_must_be_a_quarter_more_warps(
+    tmp_path: Path, blocks: int, fires: bool
+) -> None:
+    """128 bytes more than would let one more block live on an SM: 4 → 5, or 5 → 6."""
+    size = 228 * 1024 // (blocks + 1) // 128 * 128 - 1024 + 128
+    assert (blocks_by_shared(size), blocks_by_shared(size - 128)) == (blocks, blocks + 1)
+    path = tmp_path / "k.ptx"
+    path.write_text(
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry k(.param .u64 o)\n.reqntid 128\n{\n"
+        "  .reg .b32 %r<4>; .reg .b64 %rd<4>;\n"
+        f"  .shared .align 16 .b8 tile[{size}];\n"
+        "  mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 2; add.u32 %r2, %r2, %r3;\n"
+        "  ld.param.u64 %rd1, [o]; st.shared.u32 [%r2], %r1; bar.sync 0;\n"
+        "  ld.shared.u32 %r3, [%r2]; st.global.u32 [%rd1], %r3; ret;\n}\n"
+    )
+    found = findings(path)
+    assert len(found) == fires
+    if fires:
+        assert found[0].numbers["blocks_per_sm_then"] == blocks + 1
+
+
 @pytest.mark.parametrize("rows", [128, 2048])
 def test_no_finding_where_no_block_waits_for_room(rows: int) -> None:
     small = estimate(SHORT_K, settings=Settings(settings={"M": rows, "N": 128}))

@@ -32,9 +32,7 @@ def ids(result: Result) -> list[str]:
 
 
 def test_all_rules_on_profiles_are_listed() -> None:
-    assert {r.id for r in catalogue.rules() if r.check_profile is not None} == set(PROFILES)
-    for id_ in PROFILES:
-        assert "decode" in catalogue.rule(id_).commands
+    assert {rule.id for rule in catalogue.profile_rules()} == set(PROFILES)
 
 
 @pytest.mark.parametrize("rule", PROFILES)
@@ -72,9 +70,4 @@ def test_a_profile_needs_no_rules_on_kernels() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ast.literal_eval(done.stderr.strip().splitlines()[-1]))
     assert not loaded & {"networkx", "numpy", "kanalyze.findings.facts"}
-    rules = {
-        m.rpartition(".")[2].replace("_", "-")
-        for m in loaded
-        if m.startswith("kanalyze.findings.rules.")
-    }
-    assert rules == set(PROFILES)
+    assert not [m for m in loaded if m.startswith("kanalyze.findings.rules")]

@@ -7,9 +7,12 @@ holds options of the command.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,17 +31,17 @@ SAMPLES = ROOT / "samples" / "findings"
 KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
 
 
-def samples(rule: catalogue.Rule, stem: str) -> list[Path]:
+def samples(id_: str, stem: str) -> list[Path]:
     """The samples themselves, of a kernel and of a profile: not the launch record beside them."""
-    found = [p for p in (SAMPLES / rule.id).iterdir() if p.name.partition(".")[0] == stem]
+    found = [p for p in (SAMPLES / id_).iterdir() if p.name.partition(".")[0] == stem]
     kinds = [p for kind in (".py", ".ptx", ".cubin", ".cu") for p in found if p.suffix == kind]
     profiles = [p for p in found if p not in kinds and p.name != f"{stem}.json"]
-    return [*kinds[:1], *(profiles if rule.check_profile is not None else [])] or found
+    return [*kinds[:1], *(profiles if "decode" in catalogue.RULES[id_] else [])] or found
 
 
-def arguments_for(rule: catalogue.Rule, path: Path) -> list[str]:
+def arguments_for(id_: str, path: Path) -> list[str]:
     """The command line that reports on a sample."""
-    of_kernels = [command for command in rule.commands if command != "decode"]
+    of_kernels = [command for command in catalogue.RULES[id_] if command != "decode"]
     if path.suffix not in (".py", ".ptx", ".cubin", ".cu"):
         return ["decode", str(path), "--format", "json"]
     command = of_kernels[-1]
@@ -68,19 +71,53 @@ def findings_in(arguments: list[str]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_is_explained(id_: str) -> None:
-    rule = catalogue.rule(id_)
-    assert rule.title.endswith(".")
-    assert "\n" not in rule.title
-    assert tuple(rule.sections) == catalogue.SECTIONS
-    assert all(len(text) > 20 for text in rule.sections.values())
-    assert rule.commands
+    explanation = catalogue.explanation(id_)
+    assert explanation.title.endswith(".")
+    assert "\n" not in explanation.title
+    assert tuple(explanation.sections) == catalogue.SECTIONS
+    assert all(len(text) > 20 for text in explanation.sections.values())
+
+
+def test_rules_are_reported_by_the_commands_that_the_catalogue_lists() -> None:
+    commands: dict[str, tuple[str, ...]] = {id_: () for id_ in catalogue.RULES}
+    for rule in catalogue.rules("traffic"):
+        of_kernels = rule.check_kernel is not None
+        assert of_kernels != (rule.check_launch is not None)
+        commands[rule.id] = ("ptx", "traffic") if of_kernels else ("traffic",)
+    for profile_rule in catalogue.profile_rules():
+        commands[profile_rule.id] += ("decode",)
+    assert commands == catalogue.RULES
+    of_ptx = [id_ for id_, listed in commands.items() if "ptx" in listed]
+    assert [rule.id for rule in catalogue.rules("ptx")] == of_ptx
+
+
+def test_every_rule_module_is_in_the_catalogue() -> None:
+    for package, rules in (
+        ("rules", catalogue.rules("traffic")),
+        ("profile_rules", catalogue.profile_rules()),
+    ):
+        files = {p.stem for p in (ROOT / "kanalyze" / "findings" / package).glob("[a-z]*.py")}
+        assert files == {rule.id.replace("-", "_") for rule in rules}
+
+
+def test_explaining_imports_no_rule() -> None:
+    code = (
+        "import sys\n"
+        "from kanalyze.cli import main\n"
+        "try:\n    main(['explain'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stderr.strip().splitlines()[-1]))
+    rules = ("kanalyze.findings.rules.", "kanalyze.findings.profile_rules.")
+    assert not [m for m in loaded if m.startswith(rules)]
+    assert not loaded & {"networkx", "numpy", "kanalyze.findings.facts"}
 
 
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_fires_on_its_sample(id_: str) -> None:
-    rule = catalogue.rule(id_)
-    for path in samples(rule, "fires"):
-        found = [f for f in findings_in(arguments_for(rule, path)) if f["id"] == id_]
+    for path in samples(id_, "fires"):
+        found = [f for f in findings_in(arguments_for(id_, path)) if f["id"] == id_]
         assert found, path
         for finding in found:
             assert finding["message"]
@@ -89,9 +126,8 @@ def test_a_rule_fires_on_its_sample(id_: str) -> None:
 
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_is_silent_on_the_mended_sample(id_: str) -> None:
-    rule = catalogue.rule(id_)
-    for path in samples(rule, "mended"):
-        found = findings_in(arguments_for(rule, path))
+    for path in samples(id_, "mended"):
+        found = findings_in(arguments_for(id_, path))
         assert [f for f in found if f["id"] == id_] == []
         assert [f for f in found if f["severity"] in ("error", "warning")] == []
 

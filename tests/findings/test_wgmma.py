@@ -117,7 +117,7 @@ def test_measured_times_in_the_explanations_are_those_of_the_records() -> None:
     records, _ = read_records(str(SAMPLES.parent / "h200"))
     measured = {r.case: r.counters.get("gpu__time_duration.sum") for r in records}
     for id_, rows in cases.items():
-        text = " ".join(catalogue.rule(id_).sections["Example"].split())
+        text = " ".join(catalogue.explanation(id_).sections["Example"].split())
         for case, said in rows:
             nanoseconds = measured[case]
             assert nanoseconds is not None

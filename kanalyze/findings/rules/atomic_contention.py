@@ -44,9 +44,12 @@ from collections.abc import Iterator
 from kanalyze.counting import atomics
 from kanalyze.counting.ptx_launch import Cost
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.performance import demand
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.text.numbers import decimal, duration, whole
+
+_ID = "atomic-contention"
 
 _LANES = 2.0  # of a warp at one address, from which adding up first is worth it
 _TURNS = 128  # operations on each address below which they cost nothing that is seen
@@ -65,39 +68,39 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         place = (row.source.file, row.source.line) if row.source else None
         groups.setdefault((place, row.pointer, row.opcode), []).append(cost)
     for (_, pointer, _), group in groups.items():
-        found = atomics.operations(facts.totals.launched, group)
-        if found is not None:
-            yield from _finding(facts, group, pointer, found)
+        operations = atomics.operations(facts.totals.launched, group)
+        if operations is not None:
+            yield from _finding(facts, group, pointer, operations)
 
 
 def _finding(
-    facts: Facts, group: list[Cost], pointer: str | None, found: atomics.Operations
+    facts: Facts, group: list[Cost], pointer: str | None, operations: atomics.Operations
 ) -> Iterator[Finding]:
-    each, lanes = found.each, found.number / found.by_warp
+    each, lanes = operations.each, operations.number / operations.by_warp
     in_warp = lanes >= _LANES and each >= _TURNS
     if not in_warp and each < _MANY:
         return
     instruction = group[0].access.instruction
     line, source = facts.at(instruction)
-    on = "one address" if found.addresses == 1 else f"{whole(found.addresses)} addresses"
+    on = "one address" if operations.addresses == 1 else f"{whole(operations.addresses)} addresses"
     through = f" through {pointer}" if pointer else ""
-    lead = f"{whole(found.number)} atomics ({instruction.opcode}){through} on {on}"
-    takes = _takes(facts, found)
+    lead = f"{whole(operations.number)} atomics ({instruction.opcode}){through} on {on}"
+    takes = _takes(facts, operations)
     lasts = f", {duration(takes)} at one address" if takes is not None else ""
     numbers = {
-        "atomics": found.number, "addresses": found.addresses, "atomics_per_address": each,
-        "lanes_per_address": lanes, "instructions": len(group),
+        "atomics": operations.number, "addresses": operations.addresses,
+        "atomics_per_address": each, "lanes_per_address": lanes, "instructions": len(group),
     }  # fmt: skip
     if in_warp:
         first = "tl.sum" if facts.of_triton else "__reduce_add_sync or shared memory"
         counted = Proof(
             "counted",
             "one atomic for each address of a warp",
-            {"atomics": found.number, **_us(takes)},
-            {"atomics": found.by_warp, **_us(takes, 1 / lanes)},
+            {"atomics": operations.number, **_us(takes)},
+            {"atomics": operations.by_warp, **_us(takes, 1 / lanes)},
         )
         yield Finding(
-            "atomic-contention",
+            _ID,
             "warning",
             line,
             f"{lead}: {decimal(lanes)} lanes of a warp take turns at each{lasts}",
@@ -110,7 +113,7 @@ def _finding(
         )
         return
     yield Finding(
-        "atomic-contention",
+        _ID,
         "info",
         line,
         f"{lead}: {decimal(each)} from different warps take turns at each{lasts}",
@@ -121,13 +124,13 @@ def _finding(
     )
 
 
-def _takes(facts: Facts, found: atomics.Operations) -> float | None:
+def _takes(facts: Facts, operations: atomics.Operations) -> float | None:
     """Microseconds that the operations on one address take; None where the time is not known."""
     if facts.traffic is None or facts.totals is None:
         return None
     most = demand.turns(facts.totals)
     bound = facts.traffic.time.bounds_us.get("atomics")
-    return bound * found.each / most if bound and most else None
+    return bound * operations.each / most if bound and most else None
 
 
 def _us(takes: float | None, share: float = 1.0) -> dict[str, float]:
@@ -142,3 +145,6 @@ def _saves(facts: Facts, takes: float | None, share: float) -> dict[str, float]:
     others = [us for name, us in time.bounds_us.items() if name != "atomics" and us]
     saved = time.predicted_us - max([takes * share, *others])
     return {"time_us": round(saved, 3)} if saved > 0 else {}
+
+
+RULE = Rule(_ID, check_launch=check_launch)

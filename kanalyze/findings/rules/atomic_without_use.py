@@ -47,14 +47,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import edited, triton_ir
+from kanalyze.findings import source_edits, triton_ir
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.ptx import ir
 from kanalyze.ptx.instructions import definitions, uses
 from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding, Proof
 
-ID = "atomic-without-use"
+_ID = "atomic-without-use"
 
 _ORDERING = {"acquire", "acq_rel"}
 _OPERATIONS = {"add", "min", "max", "and", "or", "xor", "inc", "dec"}  # those that red has
@@ -98,7 +99,7 @@ def _finding(facts: Facts, group: list[tuple[ir.Instruction, doc.Access]]) -> Fi
         numbers["requests"] = sum(n or 0 for n in requests)
     line, source = facts.at(first)
     return Finding(
-        ID,
+        _ID,
         "warning" if floats else "info",
         line,
         f"{len(group)} × {first.opcode}{through}, whose result is not used: red would do (each "
@@ -124,14 +125,14 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         if operation.source == finding.source
     ]
     sources = (
-        edited.with_keyword(facts, place, call, "sem", '"relaxed"')
+        source_edits.with_keyword(facts, place, call, "sem", '"relaxed"')
         for place in places
         for call in _CALLS
     )
     source = next((text for text in sources if text is not None), None)
     if source is None:
         return replace(finding, unproven="the call was not found in the kernel's file")
-    other = facts.again(source=source)
+    other = facts.recompiled(source=source)
     if isinstance(other, Unknown):
         return replace(finding, unproven=other.reason)
     before, after = _counts(facts), _counts(other)
@@ -146,12 +147,15 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
 def _counts(facts: Facts) -> dict[str, float]:
     """``atom`` and ``red`` of the PTX; fences and invalidations of the machine code, if at hand."""
     bases = Counter(i.base for i in facts.function.instructions)
-    found: dict[str, float] = {"atom": bases["atom"], "red": bases["red"]}
+    counts: dict[str, float] = {"atom": bases["atom"], "red": bases["red"]}
     code = facts.code
     if not isinstance(code, Unknown):
         for function in code.module.functions:
             if function.name == facts.function.name:
                 parts = Counter(i.parts[:2] for i in function.instructions)
-                found["MEMBAR"] = sum(n for (base, *_), n in parts.items() if base == "MEMBAR")
-                found["CCTL.IVALL"] = parts["CCTL", "IVALL"]
-    return found
+                counts["MEMBAR"] = sum(n for (base, *_), n in parts.items() if base == "MEMBAR")
+                counts["CCTL.IVALL"] = parts["CCTL", "IVALL"]
+    return counts
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -18,7 +18,7 @@ In a launch, the addresses of all warps are put through the rule by which the ha
 wavefronts. Without a launch, those of a block's first warp are, where they depend on the thread
 alone; where the PTX does not say the shape of a block, its first 32 threads in x are taken, and the
 finding says so. A warning in a launch is one whose further wavefronts take at least 5 % of the
-time; layouts that Triton chose are no warning without that.
+time; layouts that Triton chose are not a warning without that.
 
 How it is proven
 ----------------
@@ -49,8 +49,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kanalyze.counting.ptx_launch import rule_of
-from kanalyze.findings import changes, trying
+from kanalyze.findings import changes, trials
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.models import banks, lanes
 from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
 from kanalyze.results import kernel as doc
@@ -60,6 +61,8 @@ from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.value import leaves
 from kanalyze.text.numbers import decimal
 from kanalyze.traffic.totals import Better, Totals, ideal
+
+_ID = "bank-conflicts"
 
 _WORTH = 1.2  # wavefronts over those needed; less is not worth another layout
 _MATTERS = 0.05  # share of the launch's time below which a conflict is no warning
@@ -71,7 +74,7 @@ _UNSEEN_SHAPE = (
 
 
 @dataclass(frozen=True)
-class _One:
+class _SharedAccess:
     """One access: executions, what they cost and need, and where the lanes point."""
 
     access: AccessValue
@@ -108,16 +111,18 @@ def _of_launch(facts: Facts) -> Iterator[Finding]:
             return
         assert facts.launched is not None
         totals = Totals(facts.description, facts.launched, None)
-    found = []
+    accesses = []
     for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
         counted, least = cost.counted, ideal(cost)
         if row.space == "shared" and counted is not None and counted.requests and least:
             worst = max(counted.by_cost, default=0)
             offsets = totals.lane_offsets(cost)
-            found.append(
-                _One(cost.access, row, counted.requests, counted.cost, least, worst, offsets)
+            accesses.append(
+                _SharedAccess(
+                    cost.access, row, counted.requests, counted.cost, least, worst, offsets
+                )
             )
-    for group in _groups(found):
+    for group in _groups(accesses):
         better = next(
             (b for b in totals.better_layouts if b.variable == group[0].row.pointer), None
         )
@@ -139,7 +144,9 @@ def _costly(row: doc.Access) -> bool:
     return row.cost > row.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
 
 
-def _laid_out(finding: Finding, group: list[_One], better: Better, totals: Totals) -> Finding:
+def _laid_out(
+    finding: Finding, group: list[_SharedAccess], better: Better, totals: Totals
+) -> Finding:
     """The finding with the layout that takes fewer wavefronts, counted with it."""
     now = sum(one.cost for one in group)
     costs = [cost for cost in totals.costs if any(cost.access is one.access for one in group)]
@@ -164,7 +171,7 @@ def _of_a_warp(facts: Facts) -> Iterator[Finding]:
     shape = kernel.reqntid
     threads = (shape[0], shape[1], shape[2]) if shape else (lanes.WARP, 1, 1)
     values = {name: a.value for name, a in facts.arguments.items() if a.value is not None}
-    found = []
+    accesses = []
     for access, row in facts.accesses():
         if row.space != "shared" or row.pointer is None or rule_of(access) is None:
             continue
@@ -180,12 +187,12 @@ def _of_a_warp(facts: Facts) -> Iterator[Finding]:
         cost = _request(access, offsets)
         matrices = row.vector if access.instruction.base in ("ldmatrix", "stmatrix") else None
         least = min(cost, banks.ideal(row.kind, access.row.bytes_per_thread or 4, matrices))
-        found.append(_One(access, row, 1, cost, least, cost, offsets))
-    for group in _groups(found):
+        accesses.append(_SharedAccess(access, row, 1, cost, least, cost, offsets))
+    for group in _groups(accesses):
         finding = _finding(facts, group, "" if shape else _UNSEEN_SHAPE)
         if _negligible(facts, finding, group):
             continue
-        same = [one for one in found if one.row.pointer == group[0].row.pointer]
+        same = [one for one in accesses if one.row.pointer == group[0].row.pointer]
         yield finding if _by_triton(facts) else _padded(finding, group, same)
 
 
@@ -214,10 +221,10 @@ def _request(access: AccessValue, offsets: Iterable[int], layout: Layout | None 
     )
 
 
-def _padded(finding: Finding, group: list[_One], same: list[_One]) -> Finding:
+def _padded(finding: Finding, group: list[_SharedAccess], same: list[_SharedAccess]) -> Finding:
     """The finding with a layout that takes fewer wavefronts in one request of each access."""
 
-    def total(layout: Layout, some: list[_One] = same) -> int:
+    def total(layout: Layout, some: list[_SharedAccess] = same) -> int:
         return sum(_request(one.access, one.offsets or (), layout) for one in some)
 
     tried = candidates(
@@ -240,10 +247,10 @@ def _padded(finding: Finding, group: list[_One], same: list[_One]) -> Finding:
 # ---------------------------------------------------------------- the finding
 
 
-def _groups(found: list[_One]) -> Iterator[list[_One]]:
+def _groups(accesses: list[_SharedAccess]) -> Iterator[list[_SharedAccess]]:
     """Accesses that cost clearly more than needed, those of one source line and array together."""
-    groups: dict[object, list[_One]] = {}
-    for one in found:
+    groups: dict[object, list[_SharedAccess]] = {}
+    for one in accesses:
         if one.cost >= _WORTH * one.ideal:
             source = one.row.source
             place = (source.file, source.line) if source else None
@@ -251,7 +258,7 @@ def _groups(found: list[_One]) -> Iterator[list[_One]]:
     yield from groups.values()
 
 
-def _finding(facts: Facts, group: list[_One], where: str) -> Finding:
+def _finding(facts: Facts, group: list[_SharedAccess], where: str) -> Finding:
     requests, cost = sum(one.requests for one in group), sum(one.cost for one in group)
     least = sum(one.ideal for one in group)
     ways = max(-(-one.worst // one.needed) for one in group)
@@ -267,7 +274,7 @@ def _finding(facts: Facts, group: list[_One], where: str) -> Finding:
         f"{decimal(least / requests)} would do ({number}{first.row.opcode} of {array}{lie})"
     )
     return Finding(
-        "bank-conflicts",
+        _ID,
         _severity(facts, cost - least, bool(where)),
         line,
         f"{message} {where}".strip(),
@@ -278,7 +285,7 @@ def _finding(facts: Facts, group: list[_One], where: str) -> Finding:
     )  # fmt: skip
 
 
-def _negligible(facts: Facts, finding: Finding, group: list[_One]) -> bool:
+def _negligible(facts: Facts, finding: Finding, group: list[_SharedAccess]) -> bool:
     """Whether the layout is the compiler's own, and costs little as far as is known."""
     if finding.severity != "info" or not _by_triton(facts):
         return False
@@ -324,7 +331,7 @@ def _advice(facts: Facts) -> str:
     )
 
 
-def _change(layout: Layout, one: _One) -> str:
+def _change(layout: Layout, one: _SharedAccess) -> str:
     """The layout in the terms of the array: ``rows of 33 elements instead of 32``."""
     size = (one.row.element_bits or 32) // 8
     array = _variable(one.row.pointer)
@@ -338,9 +345,9 @@ def _change(layout: Layout, one: _One) -> str:
 
 def _variable(symbol: str | None) -> str:
     """The name of a shared array as its author wrote it: ``t`` for ``_ZZ4copyPfE1t``."""
-    found = re.search(r"E(\d+)(\w+?)$", symbol or "") if (symbol or "").startswith("_ZZ") else None
-    if found and len(found[2]) == int(found[1]):
-        return found[2]
+    match = re.search(r"E(\d+)(\w+?)$", symbol or "") if (symbol or "").startswith("_ZZ") else None
+    if match and len(match[2]) == int(match[1]):
+        return match[2]
     return symbol or "shared memory"
 
 
@@ -351,8 +358,8 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Other numbers of warps, for a Triton kernel whose conflicts cost time."""
     if finding.proof is not None or finding.severity != "warning" or facts.compiled is None:
         return finding
-    best_ = trying.fastest(trying.tried(facts, changes.other_warps(facts)))
-    if best_ is None or not trying.faster(facts, best_):
+    best_ = trials.fastest(trials.run(facts, changes.other_warps(facts)))
+    if best_ is None or not trials.faster(facts, best_):
         return replace(
             finding, severity="info", unproven="no other number of warps makes the launch faster"
         )
@@ -363,7 +370,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         )
     return replace(
         finding,
-        advice=f"{best_.words}: {math.floor(100 * trying.gain(facts, best_))} % less time",
+        advice=f"{best_.words}: {math.floor(100 * trials.gain(facts, best_))} % less time",
         proof=Proof("simulated", best_.words, before, after),
         saves={"wavefronts": before["wavefronts"] - after["wavefronts"],
                "time_us": before["time_us"] - after["time_us"]},
@@ -375,3 +382,6 @@ def _measures(traffic: Traffic | None) -> dict[str, float]:
     counters = traffic.counters
     shared = sum(counters.get(f"shared_{kind}_wavefronts") or 0 for kind in ("load", "store"))
     return {"wavefronts": shared, "time_us": traffic.time.predicted_us or 0.0}
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -41,12 +41,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from kanalyze.findings import bounds, trying
+from kanalyze.findings import bounds, trials
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import PointerBytes, Traffic
 from kanalyze.text.numbers import decimal, whole
+
+_ID = "block-order"
 
 _AGAIN = 1.5  # HBM reads over the distinct bytes
 _LEAST_BYTES = 64 << 20  # that are read again: less than 15 us even on an H200
@@ -75,7 +78,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     names = ", ".join(p.pointer for p in shared)
     line, source = facts.place
     yield Finding(
-        "block-order",
+        _ID,
         "info",
         line,
         f"HBM is read {decimal(moved / least)} times over ({whole(moved)} bytes, "
@@ -102,16 +105,16 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Other values of constexprs that change the order of blocks alone."""
     now = facts.traffic
     assert now is not None
-    tries = trying.tried(facts, _changes(facts), partial(_may_be_order, facts))
+    tries = trials.run(facts, _changes(facts), partial(_may_be_order, facts))
     orders = [(t, t.traffic) for t in tries if t.traffic and _only_order(now, t.traffic)]
     if not orders:
         why = "no constexpr changes the order of blocks alone"
         return replace(finding, unproven=why if facts.compiled else NO_SOURCE)
     best, traffic = min(orders, key=lambda pair: _rank(pair[1]))
     before, after = _measures(now), _measures(traffic)
-    gained = trying.gain(facts, best)
+    gained = trials.gain(facts, best)
     fewer = 1 - after["dram_read_bytes"] / before["dram_read_bytes"]
-    worth = trying.faster(facts, best)
+    worth = trials.faster(facts, best)
     if not worth and fewer < _FEWER:
         return None  # of the orders that were tried, this is as good as any
     saved = {"bytes": before["dram_read_bytes"] - after["dram_read_bytes"]}
@@ -166,3 +169,6 @@ def _measures(traffic: Traffic) -> dict[str, float]:
         "l2_read_sectors": float(traffic.counters.get("l2_read_sectors") or 0),
         "time_us": traffic.time.predicted_us or 0.0,
     }
+
+
+RULE = Rule(_ID, check_launch=check_launch, prove=prove)

@@ -7,9 +7,9 @@ be saved if the threads that take the same side were together in full warps.
 
 Why it is slow
 --------------
-A warp executes one instruction for all of its threads. Where they part, it executes both sides, one
-after the other, with the other threads idle: a side that 4 threads of each warp take costs as much
-as one that all 32 take.
+A warp executes one instruction for all of its threads. Where they diverge, it executes both sides,
+one after the other, with the other threads idle: a side that 4 threads of each warp take costs as
+much as one that all 32 take.
 
 How it is detected
 ------------------
@@ -42,10 +42,13 @@ from dataclasses import dataclass
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import BranchCounts
 from kanalyze.text.numbers import decimal, whole
+
+_ID = "divergent-branch"
 
 _SPLIT = 0.1  # of the warps that come to a branch
 _WORTH = 0.1  # of all warp instructions
@@ -53,7 +56,7 @@ _BOUND = 0.5  # share of the time from which fewer instructions save some
 
 
 @dataclass
-class _Behind:
+class _Divergence:
     """Branches of one source line: warps that come, warps split, instructions between the sides."""
 
     first: BranchCounts
@@ -71,7 +74,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return
     cfg = facts.description.cfg
     ends = {b.instructions[-1].pos.line: b.index for b in cfg.blocks if b.instructions}
-    groups: dict[object, _Behind] = {}
+    groups: dict[object, _Divergence] = {}
     for branch in traffic.branches:
         warps, split = branch.executed_warps, branch.divergent_warps
         if not warps or not split or split < _SPLIT * warps or branch.line not in ends:
@@ -81,7 +84,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
             continue
         source = branch.source
         key = (source.file, source.line) if source is not None else branch.line
-        group = groups.setdefault(key, _Behind(branch))
+        group = groups.setdefault(key, _Divergence(branch))
         group.branches += 1
         group.warps, group.split = group.warps + warps, group.split + split
         group.executed, group.needed = group.executed + counted[0], group.needed + counted[1]
@@ -91,7 +94,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
             yield _finding(facts, group, total)
 
 
-def _finding(facts: Facts, group: _Behind, total: int) -> Finding:
+def _finding(facts: Facts, group: _Divergence, total: int) -> Finding:
     traffic = facts.traffic
     assert traffic is not None
     saved = group.executed - group.needed
@@ -99,7 +102,7 @@ def _finding(facts: Facts, group: _Behind, total: int) -> Finding:
     number = f"{group.branches} branches split" if group.branches > 1 else "the branch splits"
     before, after = round(group.executed), round(group.needed)
     return Finding(
-        "divergent-branch",
+        _ID,
         "warning" if busy >= _BOUND else "info",
         group.first.line,
         f"{number} {whole(group.split)} of {whole(group.warps)} warps; what follows takes "
@@ -157,3 +160,6 @@ def _all(cfg: Cfg, launched: KernelLaunch) -> int:
             return 0
         total += runs.warps * len(cfg.blocks[index].instructions)
     return total
+
+
+RULE = Rule(_ID, check_launch=check_launch)

@@ -40,8 +40,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import rewritten
+from kanalyze.findings import reassembly
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.symbolic.accesses import AccessValue
@@ -54,13 +55,13 @@ _NOUNS = {"load": "loads", "store": "stores", "atomic": "atomics", "reduction": 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Generic accesses of which the memory is known."""
-    found: dict[tuple[str, str, str], list[tuple[AccessValue, doc.Access]]] = {}
+    by_pointer: dict[tuple[str, str, str], list[tuple[AccessValue, doc.Access]]] = {}
     for access, row in _known(facts):
         space = _space(facts, row)
         if space is not None:
-            found.setdefault((row.pointer or "", space, row.kind), []).append((access, row))
+            by_pointer.setdefault((row.pointer or "", space, row.kind), []).append((access, row))
     debug = "debug" in facts.subject.module.target
-    for (pointer, space, kind), members in found.items():
+    for (pointer, space, kind), members in by_pointer.items():
         line, source = facts.at(members[0][0].instruction)
         noun = _NOUNS[kind] if len(members) > 1 else _NOUNS[kind][:-1]
         why = (
@@ -111,7 +112,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     code = facts.code
     if isinstance(code, Unknown):
         return replace(finding, unproven=code.reason)
-    before = rewritten.counted(code, facts.function)
+    before = reassembly.accesses_in(code, facts.function)
     generic = sum(n for (space, _), n in before.items() if space == "generic")
     if not generic:
         return None  # the assembler found out by itself
@@ -122,7 +123,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         if row.pointer == finding.numbers["pointer"] and row.kind == finding.numbers["kind"]:
             base, _, rest = row.opcode.partition(".")
             opcodes[access.instruction.pos.line] = (row.opcode, f"{base}.global.{rest}")
-    after = rewritten.assembled(facts, rewritten.with_opcodes(facts, opcodes))
+    after = reassembly.accesses_assembled(facts, reassembly.with_opcodes(facts, opcodes))
     if isinstance(after, Unknown):
         return replace(finding, unproven=after.reason)
     left = sum(n for (space, _), n in after.items() if space == "generic")
@@ -134,3 +135,6 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         {"generic accesses in the machine code": left},
     )  # fmt: skip
     return replace(finding, proof=proof)
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

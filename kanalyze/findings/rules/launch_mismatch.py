@@ -40,6 +40,7 @@ import math
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.frontend.specialize import DIVISIBLE_BY_16
 from kanalyze.launch.record import Launch
 from kanalyze.results.kernel import Finding
@@ -123,3 +124,6 @@ def _addresses(facts: Facts) -> Iterator[Finding]:
                 row.source,
                 {"bytes": row.bytes_per_thread},
             )
+
+
+RULE = Rule(_ID, check_launch=check_launch)

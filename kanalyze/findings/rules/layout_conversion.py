@@ -49,14 +49,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from kanalyze.findings import triton_ir, trying
+from kanalyze.findings import trials, triton_ir
 from kanalyze.findings.changes import other_warps
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding, Source
 from kanalyze.symbolic.accesses import AccessValue
 
-ID = "layout-conversion"
+_ID = "layout-conversion"
 
 _SHARE = 0.25  # of what a loop moves through shared memory; less is lost in the rest
 _MATTERS = 0.1  # of a launch's time that shared memory needs, below which it is no warning
@@ -84,7 +85,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         wavefronts = _wavefronts(facts, group)
         cost = f", {wavefronts:,.0f} wavefronts a block" if wavefronts is not None else ""
         yield Finding(
-            ID,
+            _ID,
             "warning" if depth and _matters(facts) else "info",
             group[0][1].line,
             f"a tile of {' and '.join(shapes)} changes its layout through shared memory {times}: "
@@ -139,15 +140,15 @@ def _through_shared(facts: Facts) -> dict[Place, tuple[list[str], Pairs]]:
         tiles.pop(place_, None)
     if not tiles:
         return {}
-    found: dict[Place, tuple[list[str], Pairs]] = {}
+    by_place: dict[Place, tuple[list[str], Pairs]] = {}
     for value, row in facts.accesses():
         if row.space != "shared" or row.kind not in ("load", "store") or row.source is None:
             continue
         at = (row.source.file, row.source.line, row.source.column)
         if at in tiles:
-            found.setdefault(at, (tiles[at], []))[1].append((value, row))
-    kinds = {at: {row.kind for _, row in group} for at, (_, group) in found.items()}
-    return {at: entry for at, entry in found.items() if kinds[at] == {"load", "store"}}
+            by_place.setdefault(at, (tiles[at], []))[1].append((value, row))
+    kinds = {at: {row.kind for _, row in group} for at, (_, group) in by_place.items()}
+    return {at: entry for at, entry in by_place.items() if kinds[at] == {"load", "store"}}
 
 
 def _size(tile: str) -> int:
@@ -208,20 +209,20 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if facts.compiled is None or not finding.numbers["loop_depth"]:
         return finding
     now = _converted(facts)
-    found = [
+    better = [
         t
-        for t in trying.tried(facts, other_warps(facts), lambda then: _converted(then) < now / 2)
-        if trying.faster(facts, t) is not False
+        for t in trials.run(facts, other_warps(facts), lambda then: _converted(then) < now / 2)
+        if trials.faster(facts, t) is not False
     ]
-    if not found:
+    if not better:
         return replace(finding, unproven="no other num_warps that was tried avoids it")
-    best = min(found, key=lambda t: (t.time_us or 0.0, _converted(t.facts)))
+    best = min(better, key=lambda t: (t.time_us or 0.0, _converted(t.facts)))
     before, after = ({"bytes": _converted(f)} for f in (facts, best.facts))
     return replace(
         finding,
         advice=best.words,
-        proof=trying.proof(facts, best, before, after),
-        saves=trying.saved_time(facts, best),
+        proof=trials.proof(facts, best, before, after),
+        saves=trials.saved_time(facts, best),
     )
 
 
@@ -232,3 +233,6 @@ def _converted(facts: Facts) -> int:
         for _, group in _through_shared(facts).values()
         if any(row.loop_depth for _, row in group)
     )
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -45,9 +45,10 @@ from collections.abc import Iterator
 from kanalyze.errors import Unknown
 from kanalyze.findings import local_memory
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding
 
-ID = "local-indexing"
+_ID = "local-indexing"
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
@@ -56,10 +57,10 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     variables = local_memory.arrays(facts)
     if not stack or spills or not variables:
         return
-    found = local_memory.indexed(facts)
-    if not found:
+    indexed = local_memory.indexed(facts)
+    if not indexed:
         return
-    by_loop = all(each.by_loop for each in found)
+    by_loop = all(each.by_loop for each in indexed)
     code = local_memory.in_code(facts)
     if isinstance(code, Unknown):
         moved, numbers = "", {}
@@ -69,11 +70,11 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         moved = f", {len(code)} local accesses in the machine code"
         numbers = {"local_accesses": len(code), "local_bytes": sum(a.bytes for a in code)}
     size = local_memory.size_of(variables)
-    first = max(found, key=lambda each: facts.description.cfg.loop_depth[each.access.block])
+    first = max(indexed, key=lambda each: facts.description.cfg.loop_depth[each.access.block])
     line, source = facts.at(first.access.instruction)
     why = "a loop counter" if by_loop else "a value known at run time only"
     yield Finding(
-        ID,
+        _ID,
         "warning" if by_loop else "info",
         line,
         f"an array of {size:,} B is indexed by {why}, so it lies in local memory: stack of "
@@ -84,6 +85,9 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         else "where the array is small, choose among its elements with conditions in an unrolled "
         "loop; else keep it in shared memory, one column for each thread",
         source,
-        {"array_bytes": size, "stack_bytes": stack, "indexed": len(found), **numbers},
+        {"array_bytes": size, "stack_bytes": stack, "indexed": len(indexed), **numbers},
         unproven="the source would have to be changed by hand",
     )
+
+
+RULE = Rule(_ID, check_kernel=check_kernel)

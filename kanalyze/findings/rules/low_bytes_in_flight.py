@@ -44,13 +44,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from kanalyze.findings import bounds, trying
+from kanalyze.findings import bounds, trials
 from kanalyze.findings.changes import Change, more_stages, other_warps, resized, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.performance.cache_sim.parameters import NoParameterError, machine
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import Traffic
 from kanalyze.text.numbers import decimal, human, whole
+
+_ID = "low-bytes-in-flight"
 
 _BUSY = 0.6  # share of the time from which HBM counts as busy
 _LAUNCH = 0.3  # share of the time above which the launch itself is the reason
@@ -79,7 +82,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     flying, needed = _in_flight(traffic, wait), rate * wait
     line, source = facts.place
     yield Finding(
-        "low-bytes-in-flight",
+        _ID,
         "info",
         line,
         f"memory-bound, but HBM is busy for {decimal(100 * bounds.share(traffic, 'hbm'))} % "
@@ -124,15 +127,18 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Other numbers of warps and stages, other tiles."""
     if facts.compiled is None:
         return replace(finding, unproven=NO_SOURCE)
-    first = trying.climb(facts, _changes, 1)
+    first = trials.climb(facts, _changes, 1)
     if first is None:
         return None  # nothing that can be chosen makes it better
-    best = trying.climb(facts, partial(_further, facts, first.change), _STEPS) or first
-    gained = trying.gain(facts, best)
+    best = trials.climb(facts, partial(_further, facts, first.change), _STEPS) or first
+    gained = trials.gain(facts, best)
     wait = float(finding.numbers["latency_ns"] or 0.0)
     before, after = (
         {"in_flight_bytes": round(_in_flight(traffic, wait)), "time_us": time_us or 0.0}
-        for traffic, time_us in ((facts.traffic, trying.now(facts)), (best.traffic, best.time_us))
+        for traffic, time_us in (
+            (facts.traffic, trials.predicted_us(facts)),
+            (best.traffic, best.time_us),
+        )
     )
     return replace(
         finding,
@@ -141,3 +147,6 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         proof=Proof("simulated", best.words, before, after),
         saves={"time_us": round(before["time_us"] - after["time_us"], 3)},
     )
+
+
+RULE = Rule(_ID, check_launch=check_launch, prove=prove)

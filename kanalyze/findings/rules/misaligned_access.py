@@ -1,11 +1,11 @@
-"""Lanes lie in a row that begins inside a sector.
+"""Contiguous lanes begin inside a sector.
 
 What it says
 ------------
-The lanes of a warp access memory in a row, but the row begins some bytes behind the beginning of a
+The lanes of a warp access contiguous memory that begins some bytes behind the beginning of a
 32-byte sector, so that a request touches one sector more than its bytes fill. The finding names the
 bytes, the share of requests, and the term of the address at fault: an offset, a pointer that is not
-aligned, or a row length that is no multiple of 32 bytes.
+aligned, or a row length that is not a multiple of 32 bytes.
 
 Why it is slow
 --------------
@@ -17,9 +17,9 @@ same reason the compiler cannot use wide accesses (see narrow-access).
 How it is detected
 ------------------
 For a launch: sectors are counted, and those that the same lanes would touch if they began at a
-sector. What is asked is that the lanes of the first warp lie in a row, and that 2 % of the sectors
-and more are saved. It is a warning if the sectors that are too many take L1 10 % and more of the
-time of the launch, else worth knowing.
+sector. What is asked is that the lanes of the first warp are contiguous, and that 2 % of the
+sectors and more are saved. It is a warning if the sectors that are too many take L1 10 % and more
+of the time of the launch, else worth knowing.
 
 How it is proven
 ----------------
@@ -41,9 +41,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kanalyze.findings import grouping, widening
+from kanalyze.findings import access_groups, vectorization
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
+from kanalyze.findings.rule import Rule
 from kanalyze.models import apart, coalescing
 from kanalyze.models.apart import Form, Place
 from kanalyze.models.coalescing import SECTOR
@@ -58,11 +59,13 @@ _COSTLY = 0.1  # of the launch's time
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
-    """Accesses in a row that begin inside a sector."""
+    """Contiguous accesses that begin inside a sector."""
     if facts.launched is None:
         return
-    every = grouping.groups(facts)
-    for group in grouping.alike([g for g in every if grouping.weighty(g, every)]):
+    every = access_groups.groups(facts)
+    for group in access_groups.merge_unrolled(
+        [g for g in every if access_groups.significant(g, every)]
+    ):
         cost, ideal = group.cost, group.ideal
         if not cost or ideal is None or cost - ideal < _LEAST * cost or not _in_a_row(group):
             continue
@@ -72,7 +75,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         yield _found(facts, group, begins, cost - ideal)
 
 
-def _in_a_row(group: Group) -> bool:
+def _in_a_row(group: AccessGroup) -> bool:
     """Whether lanes, begun at a sector, touch no more sectors than their bytes fill."""
     offsets = group.offsets
     if offsets is None or len(set(offsets)) < 2:
@@ -80,7 +83,7 @@ def _in_a_row(group: Group) -> bool:
     return group.sectors() == group.sectors(group.size)
 
 
-def _begins(facts: Facts, group: Group) -> Counter[int] | None:
+def _begins(facts: Facts, group: AccessGroup) -> Counter[int] | None:
     """How many requests begin how many bytes inside a sector."""
     launched = facts.launched
     assert launched is not None
@@ -93,7 +96,7 @@ def _begins(facts: Facts, group: Group) -> Counter[int] | None:
     return begins
 
 
-def _found(facts: Facts, group: Group, begins: Counter[int], extra: int) -> Finding:
+def _found(facts: Facts, group: AccessGroup, begins: Counter[int], extra: int) -> Finding:
     cost = group.cost or 0
     requests = sum(begins.values())
     inside = {at: n for at, n in begins.items() if at and n}
@@ -151,11 +154,11 @@ def _share_of_time(facts: Facts, extra: int) -> float | None:
 # ---------------------------------------------------------------- which term
 
 
-def _fault(facts: Facts, group: Group) -> tuple[str, str] | None:
-    """The terms of the address that are no multiple of a sector: in words, and what to do."""
-    numbers, element = grouping.values(facts), group.element
+def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
+    """The terms of the address that are not multiples of a sector: in words, and what to do."""
+    numbers, element = access_groups.values(facts), group.element
     access = group.members[0][0]
-    extents = grouping.extents(facts)
+    extents = access_groups.extents(facts)
     first = apart.start(access.address, extents)
     steps = _steps(facts, group)
     if first is None or steps is None:
@@ -164,7 +167,7 @@ def _fault(facts: Facts, group: Group) -> tuple[str, str] | None:
     for name in sorted(pointers):
         off = numbers.get(name, 0) % SECTOR
         if off:
-            shown = grouping.named(facts, name)
+            shown = access_groups.author_name(facts, name)
             return (
                 f"{shown} itself lies {off} B behind a multiple of 32",
                 f"pass {shown} aligned to 32 bytes (whole allocations are; a view that begins "
@@ -173,7 +176,7 @@ def _fault(facts: Facts, group: Group) -> tuple[str, str] | None:
     offset = Form(first.number, {n: c for n, c in first.terms.items() if n not in pointers})
     if (offset.at(numbers) or 0) % SECTOR:
         size = (offset.at(numbers) or 0) // element
-        words = grouping.words(facts, offset, element)
+        words = access_groups.words(facts, offset, element)
         known = f"{words} = {size:,}" if offset.terms else words
         return (
             f"an offset of {known} element{'s' if abs(size) != 1 else ''} is added",
@@ -185,19 +188,19 @@ def _fault(facts: Facts, group: Group) -> tuple[str, str] | None:
         return None
     step = wrong[0]
     size = step.at(numbers) or 0
-    even = widening.padded(facts, size // element)
-    words = grouping.words(facts, step, element)
+    even = vectorization.padded(facts, size // element)
+    words = access_groups.words(facts, step, element)
     known = f"{words} = {size // element:,}" if step.terms else words
     return (
-        f"rows are {known} elements ({size:,} B) apart, no multiple of 32 B",
-        f"pad rows to a multiple of {widening.padded(facts, 1)} elements ({even:,})",
+        f"rows are {known} elements ({size:,} B) apart, not a multiple of 32 B",
+        f"pad rows to a multiple of {vectorization.padded(facts, 1)} elements ({even:,})",
     )
 
 
-def _steps(facts: Facts, group: Group) -> list[Form] | None:
+def _steps(facts: Facts, group: AccessGroup) -> list[Form] | None:
     """What the address rises by from block to block, iteration to iteration, warp to warp."""
     access = group.members[0][0]
-    x, y, z = extents = grouping.extents(facts)
+    x, y, z = extents = access_groups.extents(facts)
     loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
     places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
     places += [Place(iterations={header: 1}) for header in loops]
@@ -205,9 +208,12 @@ def _steps(facts: Facts, group: Group) -> list[Form] | None:
     while warp < threads:
         places.append(Place(warp))
         warp *= 2
-    found = apart.differences([a.address for a, _ in group.members], extents, places)
-    if found is None:
+    differences = apart.differences([a.address for a, _ in group.members], extents, places)
+    if differences is None:
         return None
     lanes = list(group.lanes.forms) if group.lanes is not None else []
     wraps = [form for form in lanes if form.terms]
-    return [row[0] for row in found[1:]] + wraps + found[0][1:]
+    return [row[0] for row in differences[1:]] + wraps + differences[0][1:]
+
+
+RULE = Rule(_ID, check_kernel=check_kernel)

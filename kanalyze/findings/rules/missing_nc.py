@@ -40,6 +40,7 @@ import re
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding
 
@@ -95,3 +96,6 @@ def _held_up(facts: Facts, load: tuple[int, int], store: tuple[int, int]) -> boo
     if any(load[0] in body and store[0] in body for body in around):
         return True
     return load[0] == store[0] and store[1] < load[1]
+
+
+RULE = Rule(_ID, check_kernel=check_kernel)

@@ -3,7 +3,7 @@
 What it says
 ------------
 A thread moves less than 16 bytes with each instruction although what it moves, or what its warp
-moves, lies in a row. The finding says which fact the compiler lacks: that an argument (a pointer, a
+moves, is contiguous. The finding says which fact the compiler lacks: that an argument (a pointer, a
 stride, the bound of a mask) is divisible by 16; that a stride is 1; that a pointer of CUDA C++ is
 aligned to more than its element; or that a thread has too few elements to begin with (or a block
 fewer elements than threads, so that several threads do the same), or a tile is transposed on its
@@ -52,10 +52,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kanalyze.findings import grouping, hints, replicas, telling, widening
+from kanalyze.findings import access_groups, hint_insertion, hint_removal, replicas, vectorization
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
-from kanalyze.findings.widening import DIVISIBLE, ONE, WIDEST
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.vectorization import DIVISIBLE, ONE, WIDEST
 from kanalyze.models import apart
 from kanalyze.results.kernel import Finding, Proof
 
@@ -68,25 +69,25 @@ _TYPES = {1: "uint4", 2: "uint4", 4: "float4", 8: "double2"}  # of 16 bytes, by 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Global accesses that could be wider."""
-    every = grouping.groups(facts)
-    narrow = [g for g in every
-              if g.size < WIDEST and grouping.weighty(g, every) and _most_lanes(g)]  # fmt: skip
-    found = [f for group in narrow if (f := _of_group(facts, group)) is not None]
+    every = access_groups.groups(facts)
+    significant = [g for g in every if access_groups.significant(g, every)]
+    narrow = [group for group in significant if group.size < WIDEST and _most_lanes(group)]
+    findings = [f for group in narrow if (f := _of_group(facts, group)) is not None]
     few = [group for group in narrow if _has_few(facts, group)]
     if few and replicas.of_kernel(facts) > 1:
-        found.append(_replicated(facts, few))
+        findings.append(_replicated(facts, few))
     elif few:
-        found.append(_few(facts, few))
+        findings.append(_few(facts, few))
     if facts.compiled is None:
-        found += _in_one_thread(facts, narrow, {f.line for f in found})
-    yield from found
-    if found and facts.compiled is not None:
-        pointers = ", ".join(sorted({str(f.numbers["pointer"]) for f in found}))
-        yield from hints.found(facts, _ID, pointers)
+        findings += _in_one_thread(facts, narrow, {f.line for f in findings})
+    yield from findings
+    if findings and facts.compiled is not None:
+        pointers = ", ".join(sorted({str(f.numbers["pointer"]) for f in findings}))
+        yield from hint_removal.check(facts, _ID, pointers)
 
 
-def _most_lanes(group: Group) -> bool:
-    """Whether a quarter of the lanes take part: others have nothing in a row to access."""
+def _most_lanes(group: AccessGroup) -> bool:
+    """Whether a quarter of the lanes take part: others have nothing contiguous to access."""
     if group.requests is None or group.threads is None:
         return True
     return group.threads >= _LEAST_LANES * group.requests > 0
@@ -97,41 +98,41 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if facts.compiled is None:
         return finding
     if "hint" in finding.numbers:
-        return hints.proven(facts, finding)
-    group = next((g for g in grouping.groups(facts) if g.place[0] == finding.line), None)
+        return hint_removal.prove(facts, finding)
+    group = next((g for g in access_groups.groups(facts) if g.place[0] == finding.line), None)
     if group is None:
         return finding
     if {"offset_bytes", "shared_stride_bytes"} & finding.numbers.keys():
         return finding
     if "threads_per_element" in finding.numbers:
-        return replicas.proven(facts, finding, group)
+        return replicas.prove(facts, finding, group)
     if "elements_per_thread" in finding.numbers:
-        return widening.with_more(facts, finding, group)
-    found = widening.with_facts(facts, finding, group)
-    if found is None or found.numbers["fact"] == ONE:
-        return found
-    by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
-    missing = [by_name[name] for name in str(found.numbers["missing"]).split(", ")]
-    wide = int(found.numbers["possible_bytes_per_thread"])
+        return vectorization.with_more(facts, finding, group)
+    proven = vectorization.with_facts(facts, finding, group)
+    if proven is None or proven.numbers["fact"] == ONE:
+        return proven
+    by_name = {access_groups.author_name(facts, p.name): p.name for p in facts.function.parameters}
+    missing = [by_name[name] for name in str(proven.numbers["missing"]).split(", ")]
+    wide = int(proven.numbers["possible_bytes_per_thread"])
     hinted = None
-    if not widening.untrue(group, missing):
-        hinted = telling.told(facts, group, missing, wide)
+    if not vectorization.untrue(group, missing):
+        hinted = hint_insertion.fewest_hints(facts, group, missing, wide)
     if hinted is not None:
-        found = replace(found, proof=widening.proof(group, hinted.then, hinted.words))
+        proven = replace(proven, proof=vectorization.proof(group, hinted.then, hinted.words))
     only_mask = hinted is not None and hinted.only_masks
     return replace(
-        found,
+        proven,
         severity=_severity(group, missing),
-        message=_could(group, wide) + f": {widening.roles(group, missing, only_mask)}",
-        advice=widening.advice(group, missing, hinted.placed if hinted is not None else ""),
+        message=_could(group, wide) + f": {vectorization.roles(group, missing, only_mask)}",
+        advice=vectorization.advice(group, missing, hinted.placed if hinted is not None else ""),
     )
 
 
 # ---------------------------------------------------------------- several elements per thread
 
 
-def _of_group(facts: Facts, group: Group) -> Finding | None:
-    """Accesses of one source line, of which lanes or those of a thread lie in a row."""
+def _of_group(facts: Facts, group: AccessGroup) -> Finding | None:
+    """Accesses of one source line, of which lanes or those of a thread are contiguous."""
     stride = group.stride
     if stride is None:
         return None
@@ -144,23 +145,26 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         return None  # see _in_one_thread
     if (turned := _turned(group)) is not None:
         return turned
-    missing = widening.missing(facts, group)
+    missing = vectorization.missing(facts, group)
     if not missing:
         return _shifted(group, wide)
     if facts.compiled is not None:
-        message = f"{_could(group, wide)}: {widening.roles(group, missing)}"
+        message = f"{_could(group, wide)}: {vectorization.roles(group, missing)}"
         severity = _severity(group, missing)
-        return _finding(group, severity, message, widening.advice(group, missing), wide, missing)
-    known = grouping.alignment(group, numbers={})
+        return _finding(
+            group, severity, message, vectorization.advice(group, missing), wide, missing
+        )
+    known = access_groups.alignment(group, numbers={})
     if known is not None and known[0] <= group.size:
         return None  # whatever the arguments are; misaligned-access says it of a launch
-    false = list(widening.untrue(group, missing))
-    names = ", ".join(grouping.named(facts, name) for name in false or missing)
-    message = f"{_could(group, wide)}, as its lanes lie in a row, if {names} were divisible by 16"
-    if not false and set(missing) <= grouping.values(facts).keys():
+    false = list(vectorization.untrue(group, missing))
+    names = ", ".join(access_groups.author_name(facts, name) for name in false or missing)
+    message = f"{_could(group, wide)}, as its lanes are contiguous, if {names} were divisible by 16"
+    if not false and set(missing) <= access_groups.values(facts).keys():
         message = (
-            f"{_could(group, wide)}, as its lanes lie in a row: {names} are multiples of "
-            f"{widening.multiple(group.element)} in this launch, and the code does not rely on it"
+            f"{_could(group, wide)}, as its lanes are contiguous: {names} are multiples of "
+            f"{vectorization.multiple(group.element)} in this launch, and the code does not rely "
+            "on it"
         )
     wide_type = _TYPES.get(group.element, "a type of 16 bytes")
     advice = (
@@ -169,24 +173,24 @@ def _of_group(facts: Facts, group: Group) -> Finding | None:
         f"{wide_type}"
     )
     if false:
-        advice = widening.advice(group, false)
+        advice = vectorization.advice(group, false)
     severity = "warning" if group.size < _WORD and not false else "info"
     return _finding(group, severity, message, advice, wide, false or missing)
 
 
-def _turned(group: Group) -> Finding | None:
-    """A copy to shared memory whose elements lie in a row in global memory, but not there."""
+def _turned(group: AccessGroup) -> Finding | None:
+    """A copy to shared memory whose elements are contiguous in global memory, but not there."""
     access = group.members[0][0]
     if group.kind != "async_copy" or access.shared is None:
         return None
-    lanes = apart.of_lanes(access.shared, grouping.extents(group.facts))
+    lanes = apart.of_lanes(access.shared, access_groups.extents(group.facts))
     step = lanes.stride if lanes is not None else None
     if step is None or step.terms or step.number in (group.size, group.size * group.run):
         return None
     message = (
-        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: what lies "
-        f"in a row there is put {abs(step.number):,} B apart in shared memory, so that no copy can "
-        "be wider: the tile is transposed on the way"
+        f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: what is "
+        f"contiguous there is put {abs(step.number):,} B apart in shared memory, so that no copy "
+        "can be wider: the tile is transposed on the way"
     )
     advice = (
         f"store what {group.pointer} points to the other way round, or use 16-bit elements (tensor "
@@ -197,9 +201,9 @@ def _turned(group: Group) -> Finding | None:
     return replace(finding, numbers=numbers, unproven="it takes another array")
 
 
-def _shifted(group: Group, wide: int) -> Finding | None:
-    """A number is added to the address that is no multiple of a wide access."""
-    first = apart.start(group.members[0][0].address, grouping.extents(group.facts))
+def _shifted(group: AccessGroup, wide: int) -> Finding | None:
+    """A number is added to the address that is not a multiple of a wide access."""
+    first = apart.start(group.members[0][0].address, access_groups.extents(group.facts))
     if first is None or first.number % WIDEST == 0:
         return None
     offset = f"{first.number // group.element:,} elements"
@@ -215,24 +219,24 @@ def _shifted(group: Group, wide: int) -> Finding | None:
     return _counted(group, wide, finding)
 
 
-def _in_a_row(group: Group) -> bool:
+def _in_a_row(group: AccessGroup) -> bool:
     """Lanes follow each other without a gap, or each after the accesses of the one before."""
     return group.stride_bytes in (group.size, group.size * group.run)
 
 
-def _severity(group: Group, missing: Sequence[str]) -> str:
-    wasteful = group.size <= _WORD and not widening.untrue(group, missing)
+def _severity(group: AccessGroup, missing: Sequence[str]) -> str:
+    wasteful = group.size <= _WORD and not vectorization.untrue(group, missing)
     return "warning" if wasteful else "info"
 
 
-def _strided(facts: Facts, group: Group, wide: int) -> Finding | None:
+def _strided(facts: Facts, group: AccessGroup, wide: int) -> Finding | None:
     """Lanes a symbolic stride apart: wide only if that stride is known to be 1."""
     stride, size = group.stride, group.size
     assert stride is not None
     name = group.unit
     if name is None or group.run > 1 or wide <= size:
         return None
-    shown = grouping.named(facts, name)
+    shown = access_groups.author_name(facts, name)
     ideal, apart = group.sectors(size), len(group.lanes.forms) if group.lanes else 0
     if group.stride_bytes is None:
         rest = (
@@ -255,8 +259,8 @@ def _strided(facts: Facts, group: Group, wide: int) -> Finding | None:
 # ---------------------------------------------------------------- few elements per thread
 
 
-def _has_few(facts: Facts, group: Group) -> bool:
-    """Whether a thread has no more than one narrow access of what its block moves in a row."""
+def _has_few(facts: Facts, group: AccessGroup) -> bool:
+    """Whether a thread has no more than one narrow access of what its block moves contiguously."""
     if group.stride_bytes != group.size or len(group.members) != 1:
         return False
     if facts.compiled is not None:
@@ -265,12 +269,12 @@ def _has_few(facts: Facts, group: Group) -> bool:
     return group.size < _WORD and not group.first.loop_depth
 
 
-def _few(facts: Facts, found: Sequence[Group]) -> Finding:
+def _few(facts: Facts, groups: Sequence[AccessGroup]) -> Finding:
     """A thread has less than 16 bytes of what its block moves."""
-    group = found[0]
+    group = groups[0]
     size, element = group.size, group.element
     each = max(1, size // element)
-    pointers = list(dict.fromkeys(g.pointer for g in found))
+    pointers = list(dict.fromkeys(g.pointer for g in groups))
     extents = facts.kernel.reqntid
     threads = 1
     for extent in extents or ():
@@ -290,48 +294,52 @@ def _few(facts: Facts, found: Sequence[Group]) -> Finding:
     )
     severity = "warning" if size < _WORD else "info"
     finding = _finding(group, severity, message, advice, WIDEST, [])
-    accesses = sum(len(g.members) for g in found)
+    accesses = sum(len(g.members) for g in groups)
     numbers = {**finding.numbers, "pointer": ", ".join(pointers), "accesses": accesses}
     return replace(finding, numbers={**numbers, "elements_per_thread": each})
 
 
-def _replicated(facts: Facts, found: Sequence[Group]) -> Finding:
+def _replicated(facts: Facts, groups: Sequence[AccessGroup]) -> Finding:
     """A block has fewer elements than threads: several threads access the same one."""
-    message, advice, numbers = replicas.said(facts, found)
+    message, advice, numbers = replicas.describe(facts, groups)
     severity = "warning" if facts.compiled is not None else "info"
-    finding = _finding(found[0], severity, message, advice, WIDEST, [])
+    finding = _finding(groups[0], severity, message, advice, WIDEST, [])
     return replace(finding, numbers={**finding.numbers, **numbers})
 
 
 # ---------------------------------------------------------------- consecutive in one thread
 
 
-def _alike_conditions(group: Group) -> bool:
+def _alike_conditions(group: AccessGroup) -> bool:
     return len({id(access.condition) for access, _ in group.members}) == 1
 
 
-def _in_one_thread(facts: Facts, narrow: Sequence[Group], said: set[int]) -> Iterator[Finding]:
+def _in_one_thread(
+    facts: Facts, narrow: Sequence[AccessGroup], said: set[int]
+) -> Iterator[Finding]:
     """Accesses of one thread behind one another, wherever they stand in a block of the code."""
-    beside: dict[tuple[object, ...], list[Group]] = {}
+    beside: dict[tuple[object, ...], list[AccessGroup]] = {}
     for group in narrow:
         access, row = group.members[0]
         if row.line not in said and _alike_conditions(group):
             key = (group.kind, group.pointer, group.size, access.block, access.condition)
             beside.setdefault(key, []).append(group)
-    found = [grouping.together(parts) if len(parts) > 1 else parts[0] for parts in beside.values()]
-    for group in grouping.alike([group for group in found if group.run > 1]):
-        aligned, args = grouping.alignment(group) or (1, {})
+    groups = [
+        access_groups.merged(parts) if len(parts) > 1 else parts[0] for parts in beside.values()
+    ]
+    for group in access_groups.merge_unrolled([group for group in groups if group.run > 1]):
+        aligned, args = access_groups.alignment(group) or (1, {})
         wide = min(WIDEST, _rounded(group.size * group.run), aligned)
         if wide > group.size and group.stride is not None:
             yield _behind(group, wide, [a for a, c in args.items() if c % wide])
 
 
-def _behind(group: Group, wide: int, needed: Sequence[str]) -> Finding:
+def _behind(group: AccessGroup, wide: int, needed: Sequence[str]) -> Finding:
     size, run, step = group.size, group.run, group.stride_bytes
     then = -(-run * size // wide)
     now = group.sectors()
     lanes = f"; lanes are {step} B apart, {now} sectors per request" if step and now else ""
-    names = ", ".join(grouping.named(group.facts, name) for name in needed)
+    names = ", ".join(access_groups.author_name(group.facts, name) for name in needed)
     only = f", if {names} {'is' if len(needed) == 1 else 'are'} a multiple of 4" if needed else ""
     only = only.replace("4", str(wide // size))
     message = (
@@ -351,14 +359,14 @@ def _behind(group: Group, wide: int, needed: Sequence[str]) -> Finding:
     return _counted(group, wide, finding)
 
 
-def _counted(group: Group, wide: int, finding: Finding) -> Finding:
+def _counted(group: AccessGroup, wide: int, finding: Finding) -> Finding:
     """The proof by counting: requests and sectors of a thread's accesses, as they are and wide."""
     now, step, count = group.sectors(), group.stride_bytes, len(group.members)
     if now is None or group.offsets is None:
         return replace(finding, unproven="how the lanes lie depends on arguments")
     then = -(-count * group.size // wide)
     in_a_row = [offset // group.size * wide for offset in group.offsets]
-    wider = grouping.sectors_of(in_a_row if step == group.size else group.offsets, wide)
+    wider = access_groups.sectors_of(in_a_row if step == group.size else group.offsets, wide)
     proof = Proof(
         "counted", f"accesses of {wide} B",
         {"requests": count, "sectors": count * now}, {"requests": then, "sectors": then * wider},
@@ -370,7 +378,7 @@ def _counted(group: Group, wide: int, finding: Finding) -> Finding:
 # ---------------------------------------------------------------- words
 
 
-def _could(group: Group, wide: int) -> str:
+def _could(group: AccessGroup, wide: int) -> str:
     times = -(-len(group.members) * group.size // wide)
     return (
         f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer} could be "
@@ -379,10 +387,10 @@ def _could(group: Group, wide: int) -> str:
 
 
 def _finding(
-    group: Group, severity: str, message: str, advice: str, wide: int, missing: Sequence[str]
+    group: AccessGroup, severity: str, message: str, advice: str, wide: int, missing: Sequence[str]
 ) -> Finding:
     line, source = group.place
-    named = ", ".join(grouping.named(group.facts, name) for name in missing)
+    named = ", ".join(access_groups.author_name(group.facts, name) for name in missing)
     return Finding(
         _ID, severity, line, message, advice, source,
         {"pointer": group.pointer, "accesses": len(group.members), "bytes_per_thread": group.size,
@@ -394,3 +402,6 @@ def _finding(
 def _rounded(size: int) -> int:
     """The greatest power of two not above a size."""
     return 1 << (size.bit_length() - 1)
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -46,14 +46,15 @@ from dataclasses import replace
 from functools import partial
 
 from kanalyze.errors import KanalyzeError, UsageError
-from kanalyze.findings import trying
+from kanalyze.findings import trials
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.models.occupancy import Cliff, Occupancy, occupancy
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.toolchain import tools
 
-ID = "occupancy-cliff"
+_ID = "occupancy-cliff"
 
 _STEP = 8  # registers a thread: the unit in which a warp gets them
 _A_LITTLE = 16  # of shared memory: a sixteenth of it
@@ -63,34 +64,34 @@ _GAIN = 1.25  # warps that must come of it
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Registers or shared memory just above what one more block would need."""
-    found = _occupancy(facts)
-    if found is None or found.percent >= _LOW or not _enough_blocks(facts, found):
+    now = _occupancy(facts)
+    if now is None or now.percent >= _LOW or not _enough_blocks(facts, now):
         return
-    for cliff in found.better:
-        more = cliff.warps_per_sm / found.warps_per_sm if found.warps_per_sm else 0
-        if more < _GAIN or not _near(cliff, found):
+    for cliff in now.better:
+        more = cliff.warps_per_sm / now.warps_per_sm if now.warps_per_sm else 0
+        if more < _GAIN or not _near(cliff, now):
             continue
         what = (
-            f"{found.registers} registers a thread"
+            f"{now.registers} registers a thread"
             if cliff.resource == "registers"
-            else f"{found.shared_bytes:,} B of shared memory a block"
+            else f"{now.shared_bytes:,} B of shared memory a block"
         )
-        blocks = _blocks(found.blocks_per_sm)
+        blocks = _blocks(now.blocks_per_sm)
         yield Finding(
-            ID,
+            _ID,
             "info",
             facts.place[0],
             f"{what} let {blocks} live on an SM, {cliff.value:,} would let {cliff.blocks_per_sm}: "
-            f"{found.warps_per_sm} → {cliff.warps_per_sm} of {found.max_warps_per_sm} warps",
+            f"{now.warps_per_sm} → {cliff.warps_per_sm} of {now.max_warps_per_sm} warps",
             f"maxnreg={cliff.value}"
             if cliff.resource == "registers"
             else f"{-cliff.change:,} B less: fewer num_stages, or a smaller tile",
             facts.place[1],
             {
                 "resource": cliff.resource,
-                "now": found.registers if cliff.resource == "registers" else found.shared_bytes,
+                "now": now.registers if cliff.resource == "registers" else now.shared_bytes,
                 "then": cliff.value,
-                "blocks_per_sm": found.blocks_per_sm,
+                "blocks_per_sm": now.blocks_per_sm,
                 "blocks_per_sm_then": cliff.blocks_per_sm,
             },
         )
@@ -141,21 +142,21 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if facts.compiled is None:
         return _assembled(facts, finding)
     changes, reaches = _changes(facts, finding), partial(_reaches, finding)
-    found = list(trying.tried(facts, changes, reaches))
-    known = trying.now(facts) is not None
+    better = list(trials.run(facts, changes, reaches))
+    known = trials.predicted_us(facts) is not None
     if known:
-        found = [t for t in found if trying.faster(facts, t)]
+        better = [t for t in better if trials.faster(facts, t)]
     elif finding.numbers["resource"] == "registers":
-        found = [t for t in found if not _more_spills(facts, t.facts)]
-    if not found:
+        better = [t for t in better if not _more_spills(facts, t.facts)]
+    if not better:
         return None
-    best = min(found, key=lambda t: t.time_us or 0.0)
+    best = min(better, key=lambda t: t.time_us or 0.0)
     return replace(
         finding,
         severity="warning" if known else "info",
         advice=best.words,
-        proof=trying.proof(facts, best, _counts(facts), _counts(best.facts)),
-        saves=trying.saved_time(facts, best),
+        proof=trials.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves=trials.saved_time(facts, best),
     )
 
 
@@ -182,12 +183,12 @@ def _more_spills(facts: Facts, other: Facts) -> bool:
 
 
 def _counts(facts: Facts) -> dict[str, float]:
-    found = _occupancy(facts)
+    now = _occupancy(facts)
     return {
         "registers": facts.resources.registers or 0,
         "shared_bytes": facts.resources.shared_bytes or 0,
         "spill_bytes": _spilled(facts),
-        "blocks_per_sm": found.blocks_per_sm if found is not None else 0,
+        "blocks_per_sm": now.blocks_per_sm if now is not None else 0,
     }
 
 
@@ -230,3 +231,6 @@ def _with_limit(facts: Facts, registers: int) -> str | None:
     if opened is None:
         return None
     return f"{before}{rest[: opened.start()]}\n.maxnreg {registers}\n{rest[opened.start() :]}"
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

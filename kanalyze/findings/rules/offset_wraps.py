@@ -36,9 +36,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
+
+_ID = "offset-wraps"
 
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
@@ -54,7 +57,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
             continue  # the access itself says why
         if threads:
             yield Finding(
-                "offset-wraps",
+                _ID,
                 "error",
                 row.line,
                 f"a 32-bit offset wraps around in {threads:,} of {row.threads:,} accesses "
@@ -63,3 +66,6 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
                 row.source,
                 {"wrapped": threads, "accesses": row.threads},
             )
+
+
+RULE = Rule(_ID, check_launch=check_launch)

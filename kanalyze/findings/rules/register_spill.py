@@ -50,12 +50,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import local_memory, trying
+from kanalyze.findings import local_memory, trials
 from kanalyze.findings.changes import Change, other_warps, resized
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding
 
-ID = "register-spill"
+_ID = "register-spill"
 
 _MOST = 255  # registers of a thread, on every architecture since sm_35
 _ONCE = 64  # bytes; up to eight registers saved and fetched once a thread are not worth a word
@@ -78,7 +79,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     numbers = {"spill_store_bytes": stores, "spill_load_bytes": loads, "registers": registers}
     in_loops = f", {looped:,} B of them in loops" if looped else ", none of it in a loop"
     yield Finding(
-        ID,
+        _ID,
         "warning" if looped >= _IN_LOOP else "info",
         line,
         f"registers spilled: {stores or 0:,} B stored and {loads or 0:,} B loaded by the code of "
@@ -130,7 +131,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
             finding,
             severity="info",
             unproven="no change of num_warps, maxnreg or tiles that was tried spills less"
-            + ("" if trying.now(facts) is None else " and is faster"),
+            + ("" if trials.predicted_us(facts) is None else " and is faster"),
             saves={},
         )
     gone = finding.saves if not _spilled(best.facts) else {}
@@ -138,27 +139,27 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         finding,
         severity=_severity(facts, finding, best),
         advice=f"{best.words} spills {_spilled(best.facts):,} B",
-        proof=trying.proof(facts, best, _counts(facts), _counts(best.facts)),
-        saves={**gone, **trying.saved_time(facts, best)},
+        proof=trials.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves={**gone, **trials.saved_time(facts, best)},
     )
 
 
-def _severity(facts: Facts, finding: Finding, best: trying.Tried) -> str:
+def _severity(facts: Facts, finding: Finding, best: trials.Trial) -> str:
     """Whether a smaller tile is faster, only a launch tells."""
-    faster = trying.faster(facts, best)
+    faster = trials.faster(facts, best)
     if faster is None and best.change.of_tiles:
         return "info"
     return "warning" if faster else finding.severity
 
 
-def _best(facts: Facts) -> trying.Tried | None:
+def _best(facts: Facts) -> trials.Trial | None:
     """The fastest change that spills half as much or less; without a launch, the least spills."""
     now = _spilled(facts)
     for changes in (_other_blocks(facts), resized(facts, (0.5,))):
-        found = list(trying.tried(facts, changes, lambda then: 2 * _spilled(then) <= now))
-        found = [t for t in found if trying.faster(facts, t) is not False]
-        if found:
-            return min(found, key=lambda t: (t.time_us or 0.0, _spilled(t.facts)))
+        better = list(trials.run(facts, changes, lambda then: 2 * _spilled(then) <= now))
+        better = [t for t in better if trials.faster(facts, t) is not False]
+        if better:
+            return min(better, key=lambda t: (t.time_us or 0.0, _spilled(t.facts)))
     return None
 
 
@@ -176,3 +177,6 @@ def _spilled(facts: Facts) -> int:
 
 def _counts(facts: Facts) -> dict[str, float]:
     return {"spill_bytes": _spilled(facts), "registers": facts.resources.registers or 0}
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

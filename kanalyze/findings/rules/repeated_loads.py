@@ -15,8 +15,8 @@ the author puts there, L1 what happens to stay.
 How it is detected
 ------------------
 For a launch and each pointer: the sectors that the requests of loads would touch if their lanes lay
-in a row (so that what other findings say does not count here; nor do warps that Triton gives the
-same elements), over the distinct sectors of each
+contiguously (so that what other findings say does not count here; nor do warps that Triton gives
+the same elements), over the distinct sectors of each
 block. From 1.5 times on they are loaded again. It is said where the repeated sectors are a tenth of
 the sectors of the launch and either do not stay in L1, or L1, L2 or the load/store unit bound the
 launch, or bytes are loaded four times and more and are half of all. It is a warning where one of
@@ -47,6 +47,7 @@ from collections.abc import Iterator, Sequence
 
 from kanalyze.findings import replicas
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import AccessCounts, PointerBytes, Sharing
@@ -71,9 +72,9 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         mine = [a for a in loads if a.pointer == pointer.pointer and a.kind not in ("store",)]
         if pointer.read_sharing is None or any(a.kind not in _LOADS for a in mine):
             continue
-        found = _repeated(facts, pointer, pointer.read_sharing, mine, every)
-        if found is not None:
-            yield found
+        finding = _repeated(facts, pointer, pointer.read_sharing, mine, every)
+        if finding is not None:
+            yield finding
 
 
 def _repeated(
@@ -184,3 +185,6 @@ def _room(facts: Facts, each: int) -> tuple[str, bool | None]:
         f"{verdict} stay in L1 ({most:,} B at most)",
         read <= most,
     )
+
+
+RULE = Rule(_ID, check_launch=check_launch)

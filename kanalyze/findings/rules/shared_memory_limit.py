@@ -48,10 +48,11 @@ from dataclasses import replace
 from kanalyze.devices.table import capabilities
 from kanalyze.errors import Unknown
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.frontend.compile import ARCHS
 from kanalyze.results.kernel import Finding, Proof
 
-ID = "shared-memory-limit"
+_ID = "shared-memory-limit"
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
@@ -67,7 +68,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     if not fits.get(own, True):
         where = facts.device.name if facts.device is not None else own
         yield Finding(
-            ID,
+            _ID,
             "error",
             line,
             f"a block needs {needed:,} B of shared memory, {where} has {limits[own]:,}: the launch "
@@ -100,7 +101,7 @@ def _elsewhere(
     listed = ", ".join(f"{name} ({limits[name]:,})" for name in others)
     line, source = facts.place
     return Finding(
-        ID,
+        _ID,
         "info",
         line,
         f"a block needs {needed:,} B of shared memory: too much for {listed}",
@@ -118,7 +119,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         return finding
     failing: dict[str, int] = {}
     for name in finding.numbers["too_small"]:
-        other = facts.again(arch=name)
+        other = facts.recompiled(arch=name)
         if isinstance(other, Unknown):
             said = re.search(r"out of resource: shared memory: a block needs (\d+)", other.reason)
             if said is not None:
@@ -136,7 +137,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         numbers={**finding.numbers, "too_small": list(failing)},
     )
     for number in range(stages - 1, 0, -1):
-        other = facts.again(arch=hardest, settings={"num_stages": number})
+        other = facts.recompiled(arch=hardest, settings={"num_stages": number})
         if not isinstance(other, Unknown):
             size = other.resources.shared_bytes or 0
             return replace(
@@ -154,3 +155,6 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         advice="for these, smaller tiles",
         unproven=f"no num_stages below {stages} fits on {hardest}",
     )
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -36,9 +36,12 @@ from collections.abc import Iterator
 
 from kanalyze.findings import bounds
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.other_tiles import with_other_tiles
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.tile_sizes import with_other_tiles
 from kanalyze.results.kernel import Finding
 from kanalyze.text.numbers import decimal, plural, whole
+
+_ID = "small-grid"
 
 _FEW = 0.5  # of the SMs: with fewer, the launch runs at less than half of what the GPU can do
 _LONG_US = 20.0  # some launches' overhead: a second pass costs less than it saves
@@ -60,7 +63,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     beside = f" for {decimal(lasts)} µs" if slow else beside
     line, source = facts.place
     yield Finding(
-        "small-grid",
+        _ID,
         "warning" if slow else "info",
         line,
         f"the grid is too small to fill the GPU: {plural(blocks, 'block')} on {whole(sms)} SMs, "
@@ -79,3 +82,6 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Smaller tiles."""
     return with_other_tiles(facts, finding, (0.5,), fills=True)
+
+
+RULE = Rule(_ID, check_launch=check_launch, prove=prove)

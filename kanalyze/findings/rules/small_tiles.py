@@ -45,15 +45,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import bounds, triton_ir, trying
+from kanalyze.findings import bounds, trials, triton_ir
 from kanalyze.findings.changes import Change, settings, tiles
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.other_tiles import changes_grid
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.tile_sizes import changes_grid
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import Traffic
 from kanalyze.text.numbers import decimal
 
-ID = "small-tiles"
+_ID = "small-tiles"
 
 _BRINGING = {"l2": "L2", "fabric": "the fabric of L2", "link": "the links between SMs and L2",
              "shared": "shared memory"}  # fmt: skip
@@ -80,7 +81,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     ridge = traffic.roofline.levels["l2"].ridge
     line, source = facts.place
     yield Finding(
-        ID,
+        _ID,
         "info",
         line,
         f"the product waits for its operands ({_BRINGING[bound]}); the tensor cores need "
@@ -112,8 +113,8 @@ def _sides(facts: Facts) -> list[str]:
 
 def prove(facts: Facts, finding: Finding) -> Finding | None:
     """The tiles of libraries."""
-    best = trying.fastest(trying.tried(facts, _changes(facts), _fits))
-    gain = trying.gain(facts, best) if best is not None else 0.0
+    best = trials.fastest(trials.run(facts, _changes(facts), _fits))
+    gain = trials.gain(facts, best) if best is not None else 0.0
     if best is None or best.traffic is None or facts.traffic is None or gain < _INFO:
         return None
     after = _through_l2(best.traffic)
@@ -123,7 +124,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         severity="warning" if gain >= _WARNING else "info",
         advice=f"{best.words}: {100 * gain:.0f} % less time by the estimate{reached}",
         proof=Proof("simulated", best.words, _measures(facts.traffic), _measures(best.traffic)),
-        saves=trying.saved_time(facts, best),
+        saves=trials.saved_time(facts, best),
     )
 
 
@@ -158,3 +159,6 @@ def _measures(traffic: Traffic) -> dict[str, float]:
         **({"flop_per_l2_byte": round(through, 1)} if through is not None else {}),
         "time_us": round(traffic.time.predicted_us or 0.0, 3),
     }
+
+
+RULE = Rule(_ID, check_launch=check_launch, prove=prove)

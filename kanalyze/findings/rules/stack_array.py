@@ -40,10 +40,11 @@ from collections.abc import Iterator
 
 from kanalyze.findings import local_memory
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.ptx import ir
 from kanalyze.results.kernel import Finding
 
-ID = "stack-array"
+_ID = "stack-array"
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
@@ -74,7 +75,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         why = "which the PTX does not ask for: the assembler's own code needs it"
         advice = "nothing to change in the source is known"
     yield Finding(
-        ID,
+        _ID,
         "info",
         line,
         f"stack of {stack:,} B a thread without spills, {why}",
@@ -92,3 +93,6 @@ def _bodies(facts: Facts) -> set[str]:
 def _called(facts: Facts, instruction: ir.Instruction) -> list[str]:
     known = {f.name for f in facts.subject.module.functions}
     return [o.text for o in instruction.operands if isinstance(o, ir.Name) and o.text in known]
+
+
+RULE = Rule(_ID, check_kernel=check_kernel)

@@ -48,14 +48,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import triton_ir, trying
+from kanalyze.findings import trials, triton_ir
 from kanalyze.findings.changes import Change, constexprs_of, settings
 from kanalyze.findings.facts import NO_SOURCE, Facts
-from kanalyze.findings.other_tiles import changes_grid
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.tile_sizes import changes_grid
 from kanalyze.ptx import ir
 from kanalyze.results.kernel import Finding, Source
 
-ID = "tensor-core-fallback"
+_ID = "tensor-core-fallback"
 
 _UNITS = {90: "wgmma", 100: "tcgen05", 103: "tcgen05", 110: "tcgen05"}
 _TYPES = {"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8"}  # those of mma.sync that both have
@@ -105,7 +106,7 @@ def _of_source(
         why = [f"num_warps={warps}"] if few else []
         why += [f"a tile of {dot.m} rows"] if rows else []
         yield Finding(
-            ID,
+            _ID,
             "info" if rows else "warning",
             group[0].pos.line,
             f"tl.dot of {dot.m}x{dot.n}x{dot.k} became {len(group)} mma.sync: no {unit} with "
@@ -116,10 +117,10 @@ def _of_source(
         )
 
 
-def _one_a_line(found: list[triton_ir.Dot]) -> list[triton_ir.Dot]:
+def _one_a_line(dots: list[triton_ir.Dot]) -> list[triton_ir.Dot]:
     """The smallest dot of each source line (several stand in one where a helper is inlined)."""
     lines: dict[Source | None, triton_ir.Dot] = {}
-    for dot in found:
+    for dot in dots:
         place = dot.place.source
         key = replace(place, column=0) if place is not None else None
         if key not in lines or dot.m < lines[key].m:
@@ -166,7 +167,7 @@ def _of_ptx(facts: Facts, unit: str, group: list[ir.Instruction]) -> Iterator[Fi
         why = f"{warps} warps suffice for {unit}, so the tile may have fewer than {_ROWS} rows"
     line, source = facts.at(group[0])
     yield Finding(
-        ID,
+        _ID,
         "info",
         line,
         f"{len(group)} mma.sync, the warp-wide path of sm_80, where {facts.kernel.target} has "
@@ -186,22 +187,22 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if facts.compiled is None or "mma" not in finding.numbers:
         return finding
     unit = _UNITS[facts.capability or 0]
-    found = [t for t in trying.tried(facts, _changes(finding, facts, unit)) if _better(facts, t)]
-    quicker = [t for t in found if trying.faster(facts, t) is not False]
+    newer = [t for t in trials.run(facts, _changes(finding, facts, unit)) if _better(facts, t)]
+    quicker = [t for t in newer if trials.faster(facts, t) is not False]
     if not quicker:
         return None
     best = min(quicker, key=lambda t: (t.time_us or 0.0, t.facts.kernel.spill_store_bytes or 0))
-    known = trying.faster(facts, best)
+    known = trials.faster(facts, best)
     return replace(
         finding,
         severity="warning" if known else finding.severity,
         advice=_told(finding, best),
-        proof=trying.proof(facts, best, _counts(facts, unit), _counts(best.facts, unit)),
-        saves=trying.saved_time(facts, best),
+        proof=trials.proof(facts, best, _counts(facts, unit), _counts(best.facts, unit)),
+        saves=trials.saved_time(facts, best),
     )
 
 
-def _told(finding: Finding, best: trying.Tried) -> str:
+def _told(finding: Finding, best: trials.Trial) -> str:
     """What gave the newer instructions, by name; of few rows, when that is not possible."""
     if finding.numbers["m"] >= _ROWS:
         return f"compile with {best.words}"
@@ -224,9 +225,9 @@ def _changes(finding: Finding, facts: Facts, unit: str) -> list[Change]:
     ]
 
 
-def _better(facts: Facts, found: trying.Tried) -> bool:
+def _better(facts: Facts, trial: trials.Trial) -> bool:
     """Whether the change replaces mma.sync by the newer unit."""
-    before, after = facts.kernel.tensor_core, found.facts.kernel.tensor_core
+    before, after = facts.kernel.tensor_core, trial.facts.kernel.tensor_core
     newer = after.wgmma + after.tcgen05
     return after.mma < before.mma and newer > before.wgmma + before.tcgen05
 
@@ -239,3 +240,6 @@ def _counts(facts: Facts, unit: str) -> dict[str, float]:
         "registers": facts.kernel.registers_per_thread or 0,
         "spill_bytes": facts.kernel.spill_store_bytes or 0,
     }
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -40,13 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kanalyze.findings import triton_ir, trying
+from kanalyze.findings import trials, triton_ir
 from kanalyze.findings.changes import Change
-from kanalyze.findings.edited import with_keyword
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.source_edits import with_keyword
 from kanalyze.results.kernel import Finding
 
-ID = "tf32-precision"
+_ID = "tf32-precision"
 
 _PASSES = {"ieee": "on FMA", "tf32x3": "in three passes", "bf16x3": "in three passes of bf16",
            "bf16x6": "in six passes of bf16"}  # fmt: skip
@@ -61,7 +62,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
             continue
         seen.add((place, dot.precision))
         yield Finding(
-            ID,
+            _ID,
             "info",
             facts.place[0],
             f'tl.dot of {dot.m}x{dot.n}x{dot.k} in fp32 with input_precision="{dot.precision}" '
@@ -81,15 +82,15 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     if source is None:
         return replace(finding, unproven="the call of tl.dot was not found in the kernel's file")
     change = Change('input_precision="tf32"', {"source": source})
-    found = next(trying.tried(facts, [change]), None)
-    if found is None:
-        return replace(finding, unproven=str(facts.again(source=source)))
-    if trying.faster(facts, found) is False:
+    trial = next(trials.run(facts, [change]), None)
+    if trial is None:
+        return replace(finding, unproven=str(facts.recompiled(source=source)))
+    if trials.faster(facts, trial) is False:
         return None
     return replace(
         finding,
-        proof=trying.proof(facts, found, _counts(facts), _counts(found.facts)),
-        saves=trying.saved_time(facts, found),
+        proof=trials.proof(facts, trial, _counts(facts), _counts(trial.facts)),
+        saves=trials.saved_time(facts, trial),
     )
 
 
@@ -102,3 +103,6 @@ def _counts(facts: Facts) -> dict[str, float]:
         "registers": kernel.registers_per_thread or 0,
         "spill_bytes": kernel.spill_store_bytes or 0,
     }
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

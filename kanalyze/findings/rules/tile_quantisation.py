@@ -36,17 +36,17 @@ NVIDIA, Matrix Multiplication Background User's Guide, section "Tile Quantizatio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kanalyze.findings import bounds
-from kanalyze.findings.profile import WORTH, Profile, names
-from kanalyze.models.tiling import tile_efficiency
-from kanalyze.results import profile as profiled
+from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.tile_sizes import with_other_tiles
 from kanalyze.results.kernel import Finding
-from kanalyze.text.numbers import decimal, duration, whole
+from kanalyze.symbolic.grid import UnknownValueError
+from kanalyze.symbolic.parts import TooLargeError
+from kanalyze.text.numbers import decimal, whole
 
-if TYPE_CHECKING:
-    from kanalyze.findings.facts import Facts
+_ID = "tile-quantisation"
 
 _OUTSIDE = 0.1  # of the tiles' elements: less is not worth another tile
 _MOVED = ("hbm", "launch")  # bounds that masked elements do not add to
@@ -54,9 +54,6 @@ _MOVED = ("hbm", "launch")  # bounds that masked elements do not add to
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
     """Tiles of which a good part is masked off."""
-    from kanalyze.symbolic.grid import UnknownValueError
-    from kanalyze.symbolic.parts import TooLargeError
-
     traffic, totals = facts.traffic, facts.totals
     if traffic is None or totals is None or traffic.time.bound_by in (None, *_MOVED):
         return
@@ -86,7 +83,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     kept, all_ = inside[worst], whole_[worst]
     line, source = facts.place
     yield Finding(
-        "tile-quantisation",
+        _ID,
         "info",
         line,
         f"{decimal(100 * outside)} % of what the tiles compute lies outside the result "
@@ -99,44 +96,8 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Other tile sizes; they do fewer operations by what lies outside now."""
-    from kanalyze.findings.other_tiles import with_other_tiles
-
     least = 1 - float(finding.numbers["outside_share"] or 0.0)
     return with_other_tiles(facts, finding, least=least)
 
 
-def check_profile(profile: Profile) -> list[profiled.ProfileFinding]:
-    """Results whose size is not a multiple of the tile: a part of each edge tile is thrown away.
-
-    Libraries swap operands for row-major results, so the better orientation of the tile counts.
-    """
-    worst: list[tuple[float, profiled.ProfiledKernel, str]] = []
-    total = profile.total_us
-    lost = time = 0.0
-    for row in profile.rows:
-        m, n = row.name.decoded.get("tile_m"), row.name.decoded.get("tile_n")
-        if not isinstance(m, int) or not isinstance(n, int) or m < 1 or n < 1:
-            continue
-        for problem in row.problems:
-            used = max(tile_efficiency(problem.m, problem.n, *t) for t in ((m, n), (n, m)))
-            if used < 0.8 and problem.total_us / total >= WORTH / 5:
-                lost += problem.total_us * (1 - used)
-                time += problem.total_us
-                text = f"{problem.m} x {problem.n} in tiles of {m} x {n}: {used:.0%} used"
-                worst.append((problem.total_us * (1 - used), row, text))
-    if time / total < WORTH:
-        return []
-    worst.sort(key=lambda w: -w[0])
-    chosen = [row for _, row, _ in worst]
-    return [
-        profiled.ProfileFinding(
-            "tile-quantisation",
-            "info",
-            f"matrix products with {time / total:.0%} of the time fill their tiles badly "
-            f"({'; '.join(text for _, _, text in worst[:3])}): up to {duration(lost)} is spent on "
-            "elements outside the result",
-            "sizes that are multiples of the tile (pad the dimension), or a larger batch",
-            names(chosen),
-            {"total_us": time, "share": time / total, "lost_us": lost},
-        )
-    ]
+RULE = Rule(_ID, check_launch=check_launch, prove=prove)

@@ -1,15 +1,15 @@
-"""Lanes of a warp access memory across the dimension in which it lies in a row.
+"""Lanes of a warp access memory across the dimension in which it is contiguous.
 
 What it says
 ------------
 Neighbouring lanes of a load or store are farther apart than what each of them moves: by a stride of
 an array instead of by an element. The finding names the distance (by the author's name of the
 stride where there is one), the 32-byte sectors that a request touches, and those that the same
-lanes would touch in a row. Where the distance is an argument that is not known, it says that.
+lanes would touch if contiguous. Where the distance is an argument that is not known, it says that.
 
 Why it is slow
 --------------
-Memory is moved in sectors of 32 bytes. Lanes in a row share them: 32 lanes of 4 bytes touch 4
+Memory is moved in sectors of 32 bytes. Contiguous lanes share them: 32 lanes of 4 bytes touch 4
 sectors. Lanes 32 bytes and more apart touch one each, 32 for the same 128 bytes: eight times the
 bytes pass L1, and L2 and HBM too unless something else needs the rest of the sector while it is
 still cached.
@@ -24,9 +24,9 @@ that one thread makes one after another fill the gap, the bytes are used: that i
 
 How it is proven
 ----------------
-By counting: the sectors of the accesses as they are, and as if the lanes lay in a row. Where there
-is no other dimension, and the stride is an argument of a launch that is simulated: with 1 for it,
-which is what the same elements would take packed.
+By counting: the sectors of the accesses as they are, and as if the lanes were contiguous. Where
+there is no other dimension, and the stride is an argument of a launch that is simulated: with 1
+for it, which is what the same elements would take packed.
 
 Example
 -------
@@ -48,11 +48,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import grouping, strides, trying, widening
+from kanalyze.findings import access_groups, strides, trials, vectorization
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
-from kanalyze.findings.widening import WIDEST
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.vectorization import WIDEST
 from kanalyze.models import apart
 from kanalyze.models.apart import Form, Place
 from kanalyze.models.coalescing import SECTOR
@@ -68,24 +69,24 @@ _LEAST_SHARE = 0.05  # of the sectors of a launch that could be saved
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Global accesses whose lanes are apart."""
-    every = grouping.groups(facts)
-    heavy = [group for group in every if grouping.weighty(group, every)]
-    for group in grouping.alike(heavy):
+    every = access_groups.groups(facts)
+    heavy = [group for group in every if access_groups.significant(group, every)]
+    for group in access_groups.merge_unrolled(heavy):
         if group.lanes is None:
             continue
         known = group.offsets is not None
-        found = _apart(facts, group, every) if known else _not_known(facts, group, every)
-        if found is not None:
-            yield found
+        finding = _apart(facts, group, every) if known else _not_known(facts, group, every)
+        if finding is not None:
+            yield finding
 
 
-def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None:
+def _apart(facts: Facts, group: AccessGroup, every: Sequence[AccessGroup]) -> Finding | None:
     """Lanes at known distances."""
     wide, filled = group, _filled(group)
     if filled > 1:  # what narrow-access says: with wide accesses the gaps are smaller
         wide = replace(group, size=group.size * filled)
     assert group.offsets is not None
-    now = grouping.sectors_of(group.offsets, wide.size)
+    now = access_groups.sectors_of(group.offsets, wide.size)
     ideal = wide.sectors(wide.size) or 1
     if now < _WORTH * ideal:
         return None
@@ -97,7 +98,7 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
     covered = _covered(group, every) >= _FILLED
     shared = 2 * len(set(group.offsets)) <= len(group.offsets)  # lanes at one address: few sectors
     severity = "info" if covered or shared or now < _MUCH * ideal else "warning"
-    per = grouping.sectors_of(group.offsets, group.size)
+    per = access_groups.sectors_of(group.offsets, group.size)
     best = group.sectors(group.size) or 1
     over = per * SECTOR / (len(group.offsets) * group.size)
     before, after = {"sectors per request": float(per)}, {"sectors per request": float(best)}
@@ -120,11 +121,11 @@ def _apart(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None
         {"pointer": group.pointer, "accesses": len(group.members), **_numbers(facts, group),
          "sectors_per_request": per, "ideal_sectors_per_request": best, "over_fetch": over,
          **times},
-        Proof("counted", "lanes in a row", before, after), None, saves,
+        Proof("counted", "contiguous lanes", before, after), None, saves,
     )  # fmt: skip
 
 
-def _covered(group: Group, every: Sequence[Group]) -> float:
+def _covered(group: AccessGroup, every: Sequence[AccessGroup]) -> float:
     """The share of the gap between neighbouring lanes that one thread's accesses fill."""
     step = abs(group.stride_bytes or 0)
     if not step or step > _LARGEST_GAP:
@@ -132,19 +133,20 @@ def _covered(group: Group, every: Sequence[Group]) -> float:
     same = [g for g in every if g.pointer == group.pointer and g.kind == group.kind]
     pieces = [(access, g.size) for g in same for access, _ in g.members]
     first = group.members[0][0]
-    found = apart.differences(
-        [first.address, *(access.address for access, _ in pieces)], grouping.extents(group.facts)
+    differences = apart.differences(
+        [first.address, *(access.address for access, _ in pieces)],
+        access_groups.extents(group.facts),
     )
-    if found is None:
+    if differences is None:
         return 0.0
     touched: set[int] = set()
-    for form, (_, size) in zip(found[0][1:], pieces, strict=True):
+    for form, (_, size) in zip(differences[0][1:], pieces, strict=True):
         if not form.terms:
             touched |= {(form.number + byte) % step for byte in range(size)}
     return len(touched) / step
 
 
-def _filled(group: Group) -> int:
+def _filled(group: AccessGroup) -> int:
     """How many accesses of a thread that lie behind one another a wide one would be."""
     if group.stride_bytes is None or group.stride_bytes % (group.size * group.run):
         return 1
@@ -154,7 +156,7 @@ def _filled(group: Group) -> int:
     return most
 
 
-def _not_known(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | None:
+def _not_known(facts: Facts, group: AccessGroup, every: Sequence[AccessGroup]) -> Finding | None:
     """Lanes apart by an argument of which no number is known."""
     stride = group.stride
     if stride is None or not stride.terms:
@@ -163,9 +165,9 @@ def _not_known(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | 
         return None  # narrow-access says it: with a stride known to be 1 they would be wide, too
     lanes = len(group.lanes.forms) if group.lanes is not None else 32
     best = group.sectors(group.size) or 1
-    words = grouping.words(facts, stride, group.element)
+    words = access_groups.words(facts, stride, group.element)
     line, source = group.place
-    names = ", ".join(grouping.named(facts, name) for name in stride.terms)
+    names = ", ".join(access_groups.author_name(facts, name) for name in stride.terms)
     message = (
         f"{len(group.members)} {group.noun} of {group.size} B through {group.pointer}: lanes are "
         f"{words} elements apart{_in_thread(facts, group)}; {names} is not known: unless it is "
@@ -179,25 +181,26 @@ def _not_known(facts: Facts, group: Group, every: Sequence[Group]) -> Finding | 
     )  # fmt: skip
 
 
-def _distance(facts: Facts, group: Group) -> str:
+def _distance(facts: Facts, group: AccessGroup) -> str:
     """``stride_am = 4,096 elements (16,384 B)``."""
     stride, step = group.stride, group.stride_bytes
     if stride is None or step is None:
-        return f"{group.first.pattern or 'scattered'}, not in a row,"
+        return f"{group.first.pattern or 'scattered'}, not contiguous,"
     known = f"{step // group.element:,} elements ({step:,} B)"
     if step % group.element:
         known = f"{step:,} B"
-    return f"{grouping.words(facts, stride, group.element)} = {known}" if stride.terms else known
+    return (
+        f"{access_groups.words(facts, stride, group.element)} = {known}" if stride.terms else known
+    )
 
 
-def _in_thread(facts: Facts, group: Group) -> str:
+def _in_thread(facts: Facts, group: AccessGroup) -> str:
     """`` (4 elements per thread, each stride apart)``, where a thread has several between lanes."""
     times, unit = strides.in_thread(group)
     if unit is None or times < 2:
         return ""
-    return (
-        f" ({times} elements per thread, each {grouping.words(facts, unit, group.element)} apart)"
-    )
+    words = access_groups.words(facts, unit, group.element)
+    return f" ({times} elements per thread, each {words} apart)"
 
 
 def _time(facts: Facts) -> tuple[str, dict[str, object]]:
@@ -212,35 +215,42 @@ def _time(facts: Facts) -> tuple[str, dict[str, object]]:
     return said + ")", {"time_us": time.predicted_us, "l1_us": l1, "bound_by": time.bound_by}
 
 
-def _numbers(facts: Facts, group: Group) -> dict[str, object]:
+def _numbers(facts: Facts, group: AccessGroup) -> dict[str, object]:
     stride, step = group.stride, group.stride_bytes
     if stride is None or step is None:
         return {}
-    return {"stride": grouping.words(facts, stride, group.element), "stride_bytes": step}
+    return {"stride": access_groups.words(facts, stride, group.element), "stride_bytes": step}
 
 
 def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Where one dimension has an argument as its stride: simulated with 1, as if it were packed."""
-    every = grouping.groups(facts)
-    group = next((g for g in grouping.alike(every) if g.place[0] == finding.line), None)
+    every = access_groups.groups(facts)
+    group = next(
+        (g for g in access_groups.merge_unrolled(every) if g.place[0] == finding.line), None
+    )
     unit = strides.only_every(group, every) if group is not None else None
-    if facts.compiled is None or trying.now(facts) is None or group is None or unit is None:
+    if (
+        facts.compiled is None
+        or trials.predicted_us(facts) is None
+        or group is None
+        or unit is None
+    ):
         return finding
     names = [name for name in unit.terms if unit.at({name: 1}) == group.element]
     if not names:
         return finding
-    change = settings(**{grouping.named(facts, names[0]): 1})
-    other = facts.again(**change.changes)
+    change = settings(**{access_groups.author_name(facts, names[0]): 1})
+    other = facts.recompiled(**change.changes)
     then = facts.estimated(other) if not isinstance(other, Unknown) else other
-    packed = widening.same(other, group) if not isinstance(other, Unknown) else None
+    packed = vectorization.same_accesses(other, group) if not isinstance(other, Unknown) else None
     if isinstance(then, Unknown) or isinstance(other, Unknown) or packed is None:
         return finding
-    made = trying.Tried(change, other, then)
+    made = trials.Trial(change, other, then)
     before, after = {"sectors": group.cost}, {"sectors": packed.cost}
     if made.time_us is None or None in (group.cost, packed.cost):
         return finding
-    shown = trying.proof(facts, made, before, after)  # type: ignore[arg-type]
-    saves = {**finding.saves, **trying.saved_time(facts, made)}
+    shown = trials.proof(facts, made, before, after)  # type: ignore[arg-type]
+    saves = {**finding.saves, **trials.saved_time(facts, made)}
     proof = replace(shown, method="simulated", change=f"{change.words} (packed)")
     return replace(finding, proof=proof, saves=saves)
 
@@ -248,7 +258,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
 # ---------------------------------------------------------------- advice
 
 
-def _advice(facts: Facts, group: Group, every: Sequence[Group]) -> str:
+def _advice(facts: Facts, group: AccessGroup, every: Sequence[AccessGroup]) -> str:
     unit = strides.only_every(group, every)
     if unit is not None:
         return _one_dimension(facts, group, unit)
@@ -264,15 +274,15 @@ def _advice(facts: Facts, group: Group, every: Sequence[Group]) -> str:
     if along:
         text = f"{text} (now {along} along it): swap the two"
     text += ", or load it straight and turn it in shared memory"
-    if not grouping.extents_known(facts):
+    if not access_groups.extents_known(facts):
         text += " (taken that a block has 32 threads or more in x)"
     return text
 
 
-def _one_dimension(facts: Facts, group: Group, unit: Form) -> str:
+def _one_dimension(facts: Facts, group: AccessGroup, unit: Form) -> str:
     """What to do where there is no other dimension: all accesses are multiples of a stride."""
-    words = grouping.words(facts, unit, group.element)
-    amount = unit.at(grouping.values(facts))
+    words = access_groups.words(facts, unit, group.element)
+    amount = unit.at(access_groups.values(facts))
     times = amount // group.element if amount is not None else None
     text = (
         f"{group.pointer} is only accessed at every {words}-th element: store what is needed "
@@ -280,7 +290,7 @@ def _one_dimension(facts: Facts, group: Group, unit: Form) -> str:
     )
     if unit.terms and times is not None:
         text = text.replace("-th element", f"-th element ({times:,})")
-    whole = "load the whole interleaved block in a row, once for all channels, and split it"
+    whole = "load the whole interleaved block contiguously, once for all channels, and split it"
     if facts.compiled is None:
         return f"{text}, or {whole} in shared memory or registers"
     if times is not None and times & (times - 1):
@@ -288,7 +298,7 @@ def _one_dimension(facts: Facts, group: Group, unit: Form) -> str:
     return f"{text}, or {whole} in registers (tl.reshape to a last dimension of 2, tl.split)"
 
 
-def _in_a_row(facts: Facts, group: Group) -> str | None:
+def _in_a_row(facts: Facts, group: AccessGroup) -> str | None:
     """What makes the address rise by one element, or one access: a loop, the block, the thread."""
     triton = facts.compiled is not None
     if group.run > 1:
@@ -300,14 +310,17 @@ def _in_a_row(facts: Facts, group: Group) -> str | None:
              for n, axis in enumerate("xyz")]  # fmt: skip
     named += [(f"the loop at line {cfg.blocks[h].instructions[0].pos.line} of the PTX",
                Place(iterations={h: 1})) for h in loops if cfg.blocks[h].instructions]  # fmt: skip
-    x, y, _ = extents = grouping.extents(facts)
+    x, y, _ = extents = access_groups.extents(facts)
     if y > 1:
         named.append(("threadIdx.y", Place(x)))
-    found = apart.differences([access.address], extents, [Place(), *(p for _, p in named)])
-    if found is None:
+    differences = apart.differences([access.address], extents, [Place(), *(p for _, p in named)])
+    if differences is None:
         return None
-    numbers = grouping.values(facts)
-    for (name, _), row in zip(named, found[1:], strict=True):
+    numbers = access_groups.values(facts)
+    for (name, _), row in zip(named, differences[1:], strict=True):
         if row[0].at(numbers) in (group.element, group.size):
             return f"{name} goes"
     return None
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

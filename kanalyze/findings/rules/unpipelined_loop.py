@@ -55,16 +55,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import triton_ir, trying
+from kanalyze.findings import trials, triton_ir
 from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.frontend.specialize import DIVISIBLE_BY_16
 from kanalyze.ptx import ir
 from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.symbolic.value import leaves
 
-ID = "unpipelined-loop"
+_ID = "unpipelined-loop"
 
 _LEAST = 4  # bytes that cp.async copies
 _COPIES = ("async_copy", "bulk_load")
@@ -72,7 +73,7 @@ _STAGES = (2, 3)  # tried where there is one: more need more shared memory
 
 
 @dataclass(frozen=True, slots=True)
-class _Loads:
+class _TileLoads:
     """The loads of one source line in a loop, and the tile that they load."""
 
     first: ir.Instruction
@@ -95,7 +96,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         if "tt.dot" in compiled.ttir:
             yield from _one_stage(facts)
         return
-    others: list[_Loads] = []
+    others: list[_TileLoads] = []
     for loads in _plain_loads(facts, bool(asked)):
         if loads.width < _LEAST:
             yield _finding(facts, loads, max([stages, *asked]))
@@ -106,7 +107,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     ):  # one for all of them
         every = tuple(access for loads in others for access in loads.accesses)
         tiles = " and ".join(dict.fromkeys(loads.tile for loads in others))
-        yield _finding(facts, _Loads(others[0].first, every, tiles), max([stages, *asked]))
+        yield _finding(facts, _TileLoads(others[0].first, every, tiles), max([stages, *asked]))
 
 
 def _one_stage(facts: Facts) -> Iterator[Finding]:
@@ -119,7 +120,7 @@ def _one_stage(facts: Facts) -> Iterator[Finding]:
     tiles = " and ".join(dict.fromkeys(loads.tile for loads in wide))
     line, source = facts.at(first.first)
     yield Finding(
-        ID,
+        _ID,
         "info",
         line,
         f"num_stages=1: each iteration waits for its loads of {tiles} ({len(accesses)} × "
@@ -130,7 +131,7 @@ def _one_stage(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _finding(facts: Facts, loads: _Loads, stages: int) -> Finding:
+def _finding(facts: Facts, loads: _TileLoads, stages: int) -> Finding:
     narrow = loads.width < _LEAST
     by_while = bool(triton_ir.operations(facts, "ttir", "scf.while"))
     pointers = dict.fromkeys(a.pointer for a in loads.accesses if a.pointer is not None)
@@ -146,7 +147,7 @@ def _finding(facts: Facts, loads: _Loads, stages: int) -> Finding:
         advice = "the tile's address or mask may depend on what the same iteration loads"
     line, source = facts.at(loads.first)
     return Finding(
-        ID,
+        _ID,
         "warning" if by_while and not narrow else "info",
         line,
         f"num_stages={stages}, but the loads of a tile {loads.tile}{through} are not "
@@ -161,7 +162,7 @@ def _finding(facts: Facts, loads: _Loads, stages: int) -> Finding:
 # ---------------------------------------------------------------- which loads
 
 
-def _plain_loads(facts: Facts, any_loop: bool) -> Iterator[_Loads]:
+def _plain_loads(facts: Facts, any_loop: bool) -> Iterator[_TileLoads]:
     tiles = _tiles(facts, any_loop)
     bodies = _loops(facts, any_loop)
     if not tiles or not bodies:
@@ -179,19 +180,19 @@ def _plain_loads(facts: Facts, any_loop: bool) -> Iterator[_Loads]:
             plain[key].append((value.instruction, access))
     for key, group in plain.items():
         if key not in copied:
-            yield _Loads(group[0][0], tuple(access for _, access in group), tiles[key])
+            yield _TileLoads(group[0][0], tuple(access for _, access in group), tiles[key])
 
 
 def _tiles(facts: Facts, any_shape: bool) -> dict[tuple[str, int, int], str]:
     """Where the source loads tiles (two dimensions or more; ``any_shape``: any), and their type."""
-    found = {}
+    tiles = {}
     for operation in triton_ir.operations(facts, "ttir", "tt.load"):
         shape = re.search(r"tensor<((?:\d+x)+)!tt\.ptr<(\w+)>>", operation.text)
         place = operation.source
         if shape is not None and place is not None and (any_shape or shape[1].count("x") > 1):
             extents = shape[1].rstrip("x")
-            found[place.file, place.line, place.column] = f"{extents} of {shape[2]}"
-    return found
+            tiles[place.file, place.line, place.column] = f"{extents} of {shape[2]}"
+    return tiles
 
 
 def _loops(facts: Facts, any_loop: bool) -> list[frozenset[int]]:
@@ -245,25 +246,25 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
 def _with_stages(facts: Facts, finding: Finding) -> Finding | None:
     """Two and three stages: a warning where one is faster, an info where no time is known."""
     before = _counts(facts)
-    found = [
+    better = [
         t
-        for t in trying.tried(
+        for t in trials.run(
             facts,
             [settings(num_stages=n) for n in _STAGES],
             lambda then: _counts(then)["copies"] > before["copies"],
         )
-        if trying.faster(facts, t) is not False
+        if trials.faster(facts, t) is not False
     ]
-    if not found:
+    if not better:
         return None
-    best = trying.fastest(found) or found[-1]
-    known = trying.faster(facts, best)
+    best = trials.fastest(better) or better[-1]
+    known = trials.faster(facts, best)
     return replace(
         finding,
         severity="warning" if known else "info",
         advice=f"compile with {best.words}: copies of later tiles run during the product",
-        proof=trying.proof(facts, best, before, _counts(best.facts)),
-        saves=trying.saved_time(facts, best),
+        proof=trials.proof(facts, best, before, _counts(best.facts)),
+        saves=trials.saved_time(facts, best),
     )
 
 
@@ -277,7 +278,7 @@ def _candidates(facts: Facts, finding: Finding) -> tuple[list[str], list[str]]:
         for name, kind in compiled.signature.items()
         if kind.startswith(("*", "i", "u")) and name not in compiled.specialization
     ]
-    found: list[set[str]] = [set(), set()]
+    used: list[set[str]] = [set(), set()]
     for value, access in facts.accesses():
         if access.source == finding.source and access.kind == "load":
             for part, node in enumerate((value.address, value.condition)):
@@ -285,14 +286,14 @@ def _candidates(facts: Facts, finding: Finding) -> tuple[list[str], list[str]]:
                 names = [
                     facts.arguments[n.payload[0]] for n in nodes if n.payload[0] in facts.arguments
                 ]
-                found[part] |= {argument.name for argument in names}
-    return [n for n in open_ if n in found[0]], [n for n in open_ if n in found[0] | found[1]]
+                used[part] |= {argument.name for argument in names}
+    return [n for n in open_ if n in used[0]], [n for n in open_ if n in used[0] | used[1]]
 
 
 def _with(facts: Facts, names: list[str]) -> Facts | None:
     if not names:
         return None
-    other = facts.again(facts=dict.fromkeys(names, DIVISIBLE_BY_16))
+    other = facts.recompiled(facts=dict.fromkeys(names, DIVISIBLE_BY_16))
     return None if isinstance(other, Unknown) else other
 
 
@@ -340,3 +341,6 @@ def _counts(facts: Facts) -> dict[str, float]:
         and (access.kind in _COPIES or (access.kind, access.space) == ("load", "global"))
     )
     return {"loads": in_loops["loads"], "copies": in_loops["copies"]}
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

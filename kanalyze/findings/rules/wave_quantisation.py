@@ -39,17 +39,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kanalyze.findings import bounds
-from kanalyze.findings.profile import WORTH, Profile, names
-from kanalyze.profiles.collector import SHORT_US
-from kanalyze.results import profile as profiled
+from kanalyze.findings.facts import Facts
+from kanalyze.findings.rule import Rule
+from kanalyze.findings.tile_sizes import with_other_tiles
 from kanalyze.results.kernel import Finding
-from kanalyze.text.numbers import decimal, duration, whole
+from kanalyze.text.numbers import decimal, whole
 
-if TYPE_CHECKING:
-    from kanalyze.findings.facts import Facts
+_ID = "wave-quantisation"
 
 _IDLE = 0.1  # of all places of a launch: less is within what blocks differ in length
 _BUSY = 0.8  # share of the time from which a resource that all SMs share is the reason
@@ -70,7 +68,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     fewer, more = waves.blocks - waves.last_wave_blocks, rounds * waves.blocks_per_wave
     line, source = facts.place
     yield Finding(
-        "wave-quantisation",
+        _ID,
         "info",
         line,
         f"the last of {rounds} waves is {decimal(100 * waves.idle_share)} % idle, which costs up "
@@ -93,51 +91,7 @@ def _beyond_the_mean(blocks: int, facts: Facts) -> float:
 
 def prove(facts: Facts, finding: Finding) -> Finding:
     """Other tile sizes."""
-    from kanalyze.findings.other_tiles import with_other_tiles
-
     return with_other_tiles(facts, finding)
 
 
-def check_profile(profile: Profile) -> list[profiled.ProfileFinding]:
-    """Wave quantisation: block slots that stay empty in the last wave, or all along."""
-    total = profile.total_us
-    lost = time = 0.0
-    worst: list[tuple[float, profiled.ProfiledKernel, str]] = []
-    for row in profile.rows:
-        if row.kind != "kernel" or row.op == "collective":  # collectives leave SMs to others
-            continue
-        for launch in row.launches:
-            idle, waves = launch.idle_share, launch.waves
-            if idle is None or waves is None or launch.total_us is None or launch.grid is None:
-                continue
-            sms = launch.device.multiprocessors if launch.device else None
-            blocks = math.prod(launch.grid)
-            if not sms or launch.total_us < 2 * SHORT_US * launch.calls:
-                continue
-            if waves < 1:  # fewer blocks than slots: SMs are idle only when there are fewer blocks
-                idle = max(0.0, 1 - blocks / sms)
-            if idle < 0.2 or waves > 8 or (launch.blocks_per_sm != 1 and waves >= 1):
-                continue
-            lost += launch.total_us * idle
-            time += launch.total_us
-            slots = sms * (launch.blocks_per_sm or 1)
-            text = (
-                f"{blocks} blocks on {sms} SMs" if waves < 1
-                else f"{blocks} blocks in waves of {slots}"
-            )  # fmt: skip
-            worst.append((launch.total_us * idle, row, f"{text}: {idle:.0%} idle"))
-    if lost / total < WORTH:
-        return []
-    worst.sort(key=lambda w: -w[0])
-    return [
-        profiled.ProfileFinding(
-            "wave-quantisation",
-            "info",
-            f"kernels with {time / total:.0%} of the time leave SMs without blocks "
-            f"({'; '.join(t for _, _, t in worst[:3])}): up to {duration(lost)}",
-            "more and smaller blocks (a smaller tile, split-K or stream-K), a larger batch, or "
-            "another kernel beside it on a second stream",
-            names(row for _, row, _ in worst),
-            {"total_us": time, "share": lost / total, "lost_us": lost},
-        )
-    ]
+RULE = Rule(_ID, check_launch=check_launch, prove=prove)

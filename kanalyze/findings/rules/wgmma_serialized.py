@@ -49,14 +49,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import trying
+from kanalyze.findings import trials
 from kanalyze.findings.changes import other_warps, resized
 from kanalyze.findings.facts import NO_SOURCE, Facts
+from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding, Source
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.ir import Immediate, SassInstruction
 
-ID = "wgmma-serialized"
+_ID = "wgmma-serialized"
 
 _HALVED = 128  # extents of a tile from which half of it fills wgmma (64 rows)
 
@@ -76,7 +77,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     if not facts.kernel.tensor_core.wgmma:
         return
     remarks = facts.resources.remarks
-    said = next((found for r in remarks if (found := _SERIALIZED.search(r)) is not None), None)
+    said = next((match for r in remarks if (match := _SERIALIZED.search(r)) is not None), None)
     if said is not None:
         yield _serialized(facts, said)
     elif facts.subject.given:
@@ -94,7 +95,7 @@ def _serialized(facts: Facts, said: re.Match[str]) -> Finding:
     waited, of = _waited(facts)
     seen = f": {waited} of {of} HGMMA are waited for one by one" if of else ""
     return Finding(
-        ID,
+        _ID,
         "warning",
         line,
         f"the assembler serializes wgmma for {why}{seen}",
@@ -111,7 +112,7 @@ def _in_code(facts: Facts) -> Iterator[Finding]:
         return
     line, source = _place(facts, 0)
     yield Finding(
-        ID,
+        _ID,
         "warning",
         line,
         f"all {of} HGMMA in loops of the machine code are waited for one by one",
@@ -123,13 +124,13 @@ def _in_code(facts: Facts) -> Iterator[Finding]:
 
 
 def _injected(facts: Facts, remarks: tuple[str, ...]) -> Iterator[Finding]:
-    lines = [int(found[1]) for r in remarks if (found := _INJECTED.search(r)) is not None]
+    lines = [int(match[1]) for r in remarks if (match := _INJECTED.search(r)) is not None]
     if not lines:
         return
     line, source = _place(facts, lines[0])
     what = "a wait" if len(lines) == 1 else f"{len(lines)} waits"
     yield Finding(
-        ID,
+        _ID,
         "info",
         line,
         f"the assembler puts {what} for wgmma where other instructions use their registers "
@@ -143,9 +144,9 @@ def _injected(facts: Facts, remarks: tuple[str, ...]) -> Iterator[Finding]:
 
 def _place(facts: Facts, line: int) -> tuple[int, Source | None]:
     """Where an instruction of a line of the PTX stands; the first wgmma where there is none."""
-    found = [i for i in facts.function.instructions if i.pos.line == line and i.loc is not None]
+    at_line = [i for i in facts.function.instructions if i.pos.line == line and i.loc is not None]
     first = (i for i in facts.function.instructions if i.opcode.startswith("wgmma.mma_async"))
-    chosen = found[0] if found and facts.at(found[0])[1] is not None else next(first)
+    chosen = at_line[0] if at_line and facts.at(at_line[0])[1] is not None else next(first)
     return facts.at(chosen)
 
 
@@ -187,28 +188,26 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with more warps, then with smaller tiles, until ptxas overlaps them."""
     if facts.compiled is None or finding.severity != "warning":
         return finding
-    found: list[trying.Tried] = []
+    overlapped: list[trials.Trial] = []
     for changes in (other_warps(facts, (2,)), resized(facts, (0.5,), _HALVED)):
-        found = [
-            t
-            for t in trying.tried(facts, changes, _overlaps)
-            if trying.faster(facts, t) is not False
+        overlapped = [
+            t for t in trials.run(facts, changes, _overlaps) if trials.faster(facts, t) is not False
         ]
-        if found:
+        if overlapped:
             break
-    if not found:
-        faster = " and is faster" if trying.now(facts) is not None else ""
+    if not overlapped:
+        faster = " and is faster" if trials.predicted_us(facts) is not None else ""
         return replace(
             finding,
             severity="info" if faster else finding.severity,
             unproven=f"no change of num_warps or tiles that was tried overlaps them{faster}",
         )
-    best = min(found, key=lambda t: t.time_us or 0.0)
+    best = min(overlapped, key=lambda t: t.time_us or 0.0)
     return replace(
         finding,
         advice=f"{finding.advice}: {best.words}",
-        proof=trying.proof(facts, best, _counts(facts), _counts(best.facts)),
-        saves=trying.saved_time(facts, best),
+        proof=trials.proof(facts, best, _counts(facts), _counts(best.facts)),
+        saves=trials.saved_time(facts, best),
     )
 
 
@@ -224,3 +223,6 @@ def _counts(facts: Facts) -> dict[str, float]:
         "registers": resources.registers or 0,
         "spill_bytes": (resources.spill_store_bytes or 0) + (resources.spill_load_bytes or 0),
     }
+
+
+RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)

@@ -3,7 +3,7 @@
 What it says
 ------------
 On GPUs of compute capability 10.0 and 10.3 a thread can load and store 32 bytes at once. Here it
-moves 32 bytes that lie in a row with two accesses of 16.
+moves contiguous 32 bytes with two accesses of 16.
 
 Why it is slow
 --------------
@@ -38,9 +38,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kanalyze.findings import grouping
+from kanalyze.findings import access_groups
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
+from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding, Proof
 
 _ID = "wide-256-bit"
@@ -52,23 +53,25 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Accesses of 16 bytes that lie behind one another in pairs."""
     if facts.capability not in _CAPABILITIES:
         return
-    every = grouping.groups(facts)
-    for group in grouping.alike([g for g in every if grouping.weighty(g, every)]):
+    every = access_groups.groups(facts)
+    for group in access_groups.merge_unrolled(
+        [g for g in every if access_groups.significant(g, every)]
+    ):
         if group.size != _HALF or group.kind == "async_copy" or group.run < 2:
             continue
-        aligned = grouping.alignment(group, _WIDE)
+        aligned = access_groups.alignment(group, _WIDE)
         if aligned is None or aligned[0] % _WIDE or any(f % _WIDE for f in aligned[1].values()):
             continue
         yield _found(facts, group)
 
 
-def _found(facts: Facts, group: Group) -> Finding:
+def _found(facts: Facts, group: AccessGroup) -> Finding:
     count = len(group.members)
     line, source = group.place
     proof = None
     if group.offsets is not None:
-        now = grouping.sectors_of(group.offsets, _HALF)
-        then = grouping.sectors_of(group.offsets, _WIDE)
+        now = access_groups.sectors_of(group.offsets, _HALF)
+        then = access_groups.sectors_of(group.offsets, _WIDE)
         proof = Proof(
             "counted", "accesses of 32 B",
             {"requests": 2, "sectors": 2 * now}, {"requests": 1, "sectors": then},
@@ -87,3 +90,6 @@ def _found(facts: Facts, group: Group) -> Finding:
         proof,
         None if proof is not None else "how the lanes lie depends on arguments",
     )  # fmt: skip
+
+
+RULE = Rule(_ID, check_kernel=check_kernel)

@@ -36,22 +36,25 @@ from __future__ import annotations
 import re
 
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
+from kanalyze.findings.rule import ProfileRule
 from kanalyze.profiles.collector import SHORT_US
 from kanalyze.results.profile import ProfiledKernel, ProfileFinding
 from kanalyze.text.numbers import duration
+
+_ID = "older-architecture"
 
 _ARCH_NAMES = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}
 
 
 def _arch_number(row: ProfiledKernel) -> int | None:
     decoded = row.name.decoded
-    found = re.fullmatch(r"sm(\d+)[af]?", str(decoded.get("arch", "")))
-    if found:
-        return int(found[1])
+    match = re.fullmatch(r"sm(\d+)[af]?", str(decoded.get("arch", "")))
+    if match:
+        return int(match[1])
     return _ARCH_NAMES.get(str(decoded.get("arch_name", "")))
 
 
-def check_profile(profile: Profile) -> list[ProfileFinding]:
+def check(profile: Profile) -> list[ProfileFinding]:
     """Tensor-core kernels for an older generation of matrix instructions than the device has.
 
     Generations: mma of Volta (7.0) and Turing (7.5), of Ampere to Ada (8.x), wgmma (9.0), tcgen05
@@ -67,7 +70,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
         if number // 10 < ran and (row.mean_us or 0.0) >= 10 * SHORT_US:
             device = f"sm_{having[0]}{having[1]}"
             chosen.setdefault((f"sm_{number}", device), []).append(row)
-    found = []
+    findings = []
     for (built, device), group in chosen.items():
         calls, time = sums(group)
         share = time / profile.total_us
@@ -75,9 +78,9 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
             continue
         better = {"sm_90": "wgmma", "sm_100": "tcgen05", "sm_103": "tcgen05"}.get(device)
         with_what = f" without {better}" if better else ""
-        found.append(
+        findings.append(
             ProfileFinding(
-                "older-architecture",
+                _ID,
                 "info",
                 f"{share:.0%} of the time ({duration(time)}) goes to tensor-core kernels written "
                 f"for {built} that ran on {device}{with_what}",
@@ -88,4 +91,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
                  "ran_on": device},
             )
         )  # fmt: skip
-    return found
+    return findings
+
+
+RULE = ProfileRule(_ID, check)

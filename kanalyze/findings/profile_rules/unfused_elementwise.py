@@ -1,4 +1,4 @@
-"""Element-wise kernels in a row could be one.
+"""Consecutive element-wise kernels could be one.
 
 What it says
 ------------
@@ -12,7 +12,7 @@ nearly nothing. Fused, the values in between stay in registers.
 
 How it is detected
 ------------------
-Three and more element-wise kernels in a row on one stream, called by operators over as many
+Three and more consecutive element-wise kernels on one stream, called by operators over as many
 elements, which take 5 % of the time and move at least twice what a fused kernel has to. Repetitions
 (steps of training) count as one chain.
 
@@ -36,24 +36,27 @@ one Triton kernel.
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile
+from kanalyze.findings.rule import ProfileRule
 from kanalyze.profiles.chains import KernelChain
 from kanalyze.results.profile import ProfileFinding
 from kanalyze.text.numbers import size
 
+_ID = "unfused-elementwise"
+
 _SMALL_TENSOR_BYTES = 1 << 20
 
 
-def check_profile(profile: Profile) -> list[ProfileFinding]:
+def check(profile: Profile) -> list[ProfileFinding]:
     """Chains of element-wise kernels over large tensors that one fused kernel could replace."""
     shown = {r.name.name for r in profile.rows}
-    found = []
+    findings = []
     for chain in profile.collector.chains.all():
         if not shown.issuperset(chain.names) or chain.total_us / profile.total_us < WORTH:
             continue
         finding = _chain(chain, profile.total_us)
         if finding is not None:
-            found.append(finding)
-    return found[:5]
+            findings.append(finding)
+    return findings[:5]
 
 
 def _chain(chain: KernelChain, total: float) -> ProfileFinding | None:
@@ -71,9 +74,9 @@ def _chain(chain: KernelChain, total: float) -> ProfileFinding | None:
     times = "" if chain.times == 1 else f", {chain.times} times"
     elements = f"{chain.elements:,} elements" if chain.elements else "tensors of one size"
     return ProfileFinding(
-        "unfused-elementwise",
+        _ID,
         "warning",
-        f"{len(chain.names)} element-wise kernels in a row ({kinds}) over {elements}{times}: "
+        f"{len(chain.names)} consecutive element-wise kernels ({kinds}) over {elements}{times}: "
         f"{share:.0%} of the time; each round moves {size(read + written)} (reads {size(read)}, "
         f"writes {size(written)}), one fused kernel at least {size(fused)}",
         "if each works on the result of the one before, torch.compile fuses them into one kernel; "
@@ -90,3 +93,6 @@ def _chain(chain: KernelChain, total: float) -> ProfileFinding | None:
             "fused_bytes_at_least": fused,
         },
     )
+
+
+RULE = ProfileRule(_ID, check)

@@ -20,7 +20,7 @@ Fits = Callable[[Facts], bool]
 
 
 @dataclass(frozen=True)
-class Tried:
+class Trial:
     """A change, the kernel compiled with it, and the estimate of its launch where one is known."""
 
     change: Change
@@ -38,9 +38,9 @@ class Tried:
         return self.traffic.time.predicted_us if self.traffic is not None else None
 
 
-def tried(
+def run(
     facts: Facts, changes: Iterable[Change], fits: Fits = lambda then: True, least: float = 1.0
-) -> Iterator[Tried]:
+) -> Iterator[Trial]:
     """The changes that compile, and that do the same work in the launch where that is known.
 
     Args:
@@ -50,17 +50,17 @@ def tried(
         least: the share of the operations that another tile may not fall below.
     """
     for change in changes:
-        other = facts.again(**change.changes)
+        other = facts.recompiled(**change.changes)
         if isinstance(other, Unknown) or not fits(other):
             continue
-        found = facts.estimated(other) if now(facts) is not None else None
+        found = facts.estimated(other) if predicted_us(facts) is not None else None
         if found is None or isinstance(found, Unknown):
-            yield Tried(change, other, None)
+            yield Trial(change, other, None)
         elif not change.of_tiles or _same_work(facts.traffic, found, least):
-            yield Tried(change, other, found)
+            yield Trial(change, other, found)
 
 
-def fastest(tries: Iterable[Tried]) -> Tried | None:
+def fastest(tries: Iterable[Trial]) -> Trial | None:
     """The change with the shortest predicted time; None where none is known."""
     known = [t for t in tries if t.time_us]
     return min(known, key=lambda t: t.time_us or math.inf, default=None)
@@ -72,40 +72,42 @@ def climb(
     rounds: int,
     fits: Fits = lambda then: True,
     least: float = 1.0,
-) -> Tried | None:
+) -> Trial | None:
     """The change with the shortest predicted time, then another one beside it, and so on.
 
     Args:
         facts: the kernel and its launch.
         changes_of: what to try of a compilation.
         rounds: how many changes at most.
-        fits, least: see `tried`.
+        fits, least: see `run`.
 
     Returns:
         The last one; each saved time that is worth it. None if none does.
     """
-    best: Tried | None = None
+    best: Trial | None = None
     for _ in range(rounds):
         further = changes_of(best.facts if best else facts)
         changes = [best.change.with_(c) if best else c for c in further]
-        found = fastest(tried(facts, changes, fits, least))
-        if found is None or not _worth(best.time_us if best else now(facts), found.time_us):
+        trial = fastest(run(facts, changes, fits, least))
+        if trial is None or not _worth(
+            best.time_us if best else predicted_us(facts), trial.time_us
+        ):
             break
-        best = found
+        best = trial
     return best
 
 
-def now(facts: Facts) -> float | None:
+def predicted_us(facts: Facts) -> float | None:
     """The predicted time of the launch as it is, in microseconds."""
     return facts.traffic.time.predicted_us if facts.traffic is not None else None
 
 
-def faster(facts: Facts, found: Tried) -> bool | None:
+def faster(facts: Facts, trial: Trial) -> bool | None:
     """Whether a change saves 5 % of the time, and a microsecond; None: not known."""
-    before = now(facts)
-    if before is None or found.time_us is None:
+    before = predicted_us(facts)
+    if before is None or trial.time_us is None:
         return None
-    return _worth(before, found.time_us)
+    return _worth(before, trial.time_us)
 
 
 def _worth(before: float | None, after: float | None) -> bool:
@@ -114,9 +116,9 @@ def _worth(before: float | None, after: float | None) -> bool:
     return before - after >= max(_WORTH * before, _LEAST_US)
 
 
-def gain(facts: Facts, found: Tried) -> float:
+def gain(facts: Facts, trial: Trial) -> float:
     """The share of the predicted time that is saved."""
-    before, after = now(facts), found.time_us
+    before, after = predicted_us(facts), trial.time_us
     return 1 - after / before if before and after else 0.0
 
 
@@ -136,21 +138,21 @@ def _same_work(now: Traffic | None, then: Traffic, least: float) -> bool:
 
 
 def proof(
-    facts: Facts, found: Tried, before: Mapping[str, float], after: Mapping[str, float]
+    facts: Facts, trial: Trial, before: Mapping[str, float], after: Mapping[str, float]
 ) -> Proof:
     """A proof by compiling again, with the simulated times where both are known."""
-    was, then = now(facts), found.time_us
+    was, then = predicted_us(facts), trial.time_us
     if was is None or then is None:
-        return Proof("recompiled", found.words, before, after)
+        return Proof("recompiled", trial.words, before, after)
     return Proof(
         "recompiled",
-        found.words,
+        trial.words,
         {**before, "time_us": round(was, 3)},
         {**after, "time_us": round(then, 3)},
     )
 
 
-def saved_time(facts: Facts, found: Tried) -> dict[str, float]:
+def saved_time(facts: Facts, trial: Trial) -> dict[str, float]:
     """What a change saves of the simulated time, where it does."""
-    was, then = now(facts), found.time_us
+    was, then = predicted_us(facts), trial.time_us
     return {"time_us": round(was - then, 3)} if was and then and then < was else {}

@@ -34,11 +34,14 @@ NVIDIA A100 Tensor Core GPU Architecture, table "Comparison of NVIDIA Data Cente
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, capability, names, sums
+from kanalyze.findings.rule import ProfileRule
 from kanalyze.results.profile import ProfileFinding
 from kanalyze.text.numbers import duration, launches
 
+_ID = "fp32-simt-gemm"
 
-def check_profile(profile: Profile) -> list[ProfileFinding]:
+
+def check(profile: Profile) -> list[ProfileFinding]:
     """Products of fp32 matrices on CUDA cores, where the device has TF32 tensor cores."""
     chosen = []
     for row in profile.rows:
@@ -60,7 +63,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
     where = "" if any(capability(r) for r in chosen) else ", if the GPU is an Ampere or later"
     return [
         ProfileFinding(
-            "fp32-simt-gemm",
+            _ID,
             "warning",
             f"{share:.0%} of the time ({duration(time)}, {launches(calls)}) "
             "goes to fp32 matrix products on CUDA cores (SIMT), not tensor cores",
@@ -70,3 +73,6 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
             {"calls": calls, "total_us": time, "share": share},
         )
     ]
+
+
+RULE = ProfileRule(_ID, check)

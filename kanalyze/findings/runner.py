@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kanalyze.errors import nearest
-from kanalyze.findings import catalogue, ignoring
+from kanalyze.findings import catalogue, suppressions
 from kanalyze.findings.profile import Profile
 from kanalyze.profiles.collector import Collector
-from kanalyze.results import profile as profile_doc
 from kanalyze.results.kernel import Finding, UnknownField
+from kanalyze.results.profile import ProfiledKernel, ProfileFinding
 
 if TYPE_CHECKING:
     from kanalyze.findings.facts import Facts
+    from kanalyze.findings.rule import Rule
 
 SEVERITIES = ("error", "warning", "info")
-"""From the gravest on."""
+"""The most severe first."""
 
 _NOT_TRIED = "not tried (--no-proof)"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RuleOptions:
     """What is asked of the rules.
 
     Attributes:
@@ -35,19 +36,19 @@ class Wanted:
     prove: bool = True
 
 
-def of_kernel(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[UnknownField]]:
-    """What the rules find in a kernel, the gravest first, and the rules that failed."""
-    return _run(facts, wanted, lambda rule: [rule.check_kernel])
+def of_kernel(facts: Facts, options: RuleOptions) -> tuple[tuple[Finding, ...], list[UnknownField]]:
+    """What the rules find in a kernel, the most severe first, and the rules that failed."""
+    return _run(facts, options, "ptx")
 
 
-def of_launch(facts: Facts, wanted: Wanted) -> tuple[tuple[Finding, ...], list[UnknownField]]:
+def of_launch(facts: Facts, options: RuleOptions) -> tuple[tuple[Finding, ...], list[UnknownField]]:
     """The same for a launch: what is found in the kernel, too."""
-    return _run(facts, wanted, lambda rule: [rule.check_kernel, rule.check_launch])
+    return _run(facts, options, "traffic")
 
 
 def of_profile(
-    rows: list[profile_doc.ProfiledKernel], collector: Collector, ignore: Collection[str] = ()
-) -> list[profile_doc.ProfileFinding]:
+    rows: list[ProfiledKernel], collector: Collector, ignore: Collection[str] = ()
+) -> list[ProfileFinding]:
     """What the rules find in a profile, the most important first.
 
     Args:
@@ -59,60 +60,62 @@ def of_profile(
     if not total or not rows:
         return []
     profile = Profile(rows, collector, total)
-    found = [
+    findings = [
         finding
-        for rule in catalogue.rules()
-        if rule.check_profile is not None and rule.id not in ignore
-        for finding in rule.check_profile(profile)
+        for rule in catalogue.profile_rules()
+        if rule.id not in ignore
+        for finding in rule.check(profile)
     ]
-    return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), -f.numbers.get("share", 0.0)))
+    return sorted(
+        findings, key=lambda f: (SEVERITIES.index(f.severity), -f.numbers.get("share", 0.0))
+    )
 
 
 def _run(
-    facts: Facts,
-    wanted: Wanted,
-    checks: Callable[[catalogue.Rule], Iterable[catalogue.Check | None]],
+    facts: Facts, options: RuleOptions, command: str
 ) -> tuple[tuple[Finding, ...], list[UnknownField]]:
-    found: list[tuple[catalogue.Rule, Finding]] = []
+    findings: list[tuple[Rule, Finding]] = []
     failed: list[UnknownField] = []
-    odd: set[str] = set()  # about ids in comments
+    wrong_ids: set[str] = set()  # in comments
 
-    def fault(rule: catalogue.Rule, error: Exception) -> None:  # must not cost the report
+    def fault(rule: Rule, error: Exception) -> None:  # must not cost the report
         what = f"{type(error).__name__}: {error}"[:200]
         failed.append(UnknownField("findings", f"{rule.id} failed (please report it): {what}"))
 
-    for rule in catalogue.rules():
-        if rule.id in wanted.ignore:
+    for rule in catalogue.rules(command):
+        if rule.id in options.ignore:
             continue
+        checks = [rule.check_kernel, rule.check_launch if command == "traffic" else None]
         try:
-            mine = [f for check in checks(rule) if check is not None for f in check(facts)]
-            said = [(f, facts.comments(f)) for f in mine]
-            found += [(rule, f) for f, texts in said if not ignoring.left_out(rule.id, texts)]
-            odd |= {what for _, texts in said for what in unknown_ids(texts)}
+            for finding in [f for check in checks if check is not None for f in check(facts)]:
+                comments = facts.comments(finding)
+                wrong_ids |= set(unknown_ids(comments))
+                if not suppressions.suppressed(rule.id, comments):
+                    findings.append((rule, finding))
         except Exception as error:
             fault(rule, error)
     proven: list[Finding] = []
-    for rule, finding in sorted(found, key=_promise):
+    for rule, finding in sorted(findings, key=_promise):
         try:
-            made = _proven(rule, facts, finding, wanted)
+            outcome = _proven(rule, facts, finding, options)
         except Exception as error:
             fault(rule, error)
             continue
-        proven += [made] if made is not None else []
-    failed += [UnknownField("findings", what) for what in sorted(odd)]
+        proven += [outcome] if outcome is not None else []
+    failed += [UnknownField("findings", what) for what in sorted(wrong_ids)]
     return tuple(sorted(proven, key=_order)), failed
 
 
-def _promise(pair: tuple[catalogue.Rule, Finding]) -> tuple[int, bool]:
-    """What to prove first: the gravest, then what the launch as a whole costs."""
+def _promise(pair: tuple[Rule, Finding]) -> tuple[int, bool]:
+    """What to prove first: the most severe, then what the launch as a whole costs."""
     rule, finding = pair
     return SEVERITIES.index(finding.severity), rule.check_launch is None
 
 
-def _proven(rule: catalogue.Rule, facts: Facts, finding: Finding, wanted: Wanted) -> Finding | None:
+def _proven(rule: Rule, facts: Facts, finding: Finding, options: RuleOptions) -> Finding | None:
     if rule.prove is None:
         return finding
-    if not wanted.prove:
+    if not options.prove:
         if finding.proof is not None:  # counted without making the change
             return finding
         return replace(finding, unproven=_NOT_TRIED)
@@ -120,11 +123,11 @@ def _proven(rule: catalogue.Rule, facts: Facts, finding: Finding, wanted: Wanted
     proven = rule.prove(facts, finding)
     if not facts.budget.refused or (proven is not None and proven.proof is not None):
         return proven
-    return replace(finding, unproven=facts.budget.said)
+    return replace(finding, unproven=facts.budget.reason)
 
 
 def _order(finding: Finding) -> tuple[int, float]:
-    """The gravest first; among equals those that save the most time, then the most bytes."""
+    """The most severe first; among equals those that save the most time, then the most bytes."""
     saved = finding.saves.get("time_us", 0.0) * 1e9
     saved += finding.saves.get("bytes", 0.0) + finding.saves.get("l1_bytes", 0.0)
     return SEVERITIES.index(finding.severity), -saved
@@ -132,7 +135,7 @@ def _order(finding: Finding) -> tuple[int, float]:
 
 def unknown_ids(texts: Iterable[str]) -> list[str]:
     """What is wrong with ids in some comments, in words."""
-    named = {id_ for ids in ignoring.said(texts) if ids is not None for id_ in ids}
+    named = {id_ for ids in suppressions.ids_in(texts) if ids is not None for id_ in ids}
     return [
         f"'kanalyze: ignore[{id_}]' leaves nothing out: {nearest(id_, catalogue.RULES)}"
         for id_ in sorted(named - set(catalogue.RULES))

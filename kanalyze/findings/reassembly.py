@@ -23,7 +23,7 @@ def with_opcodes(facts: Facts, opcodes: Mapping[int, tuple[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | Unknown:
+def accesses_assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | Unknown:
     """Accesses of the kernel in the machine code of a text, by space and kind; else why not."""
     if len(re.findall(r"(?m)^\s*\.version\b", text)) != 1:
         return Unknown("the file holds several modules")
@@ -32,17 +32,17 @@ def assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | Unknown:
         code = read_code(made.cubin, "assembled anew")
     except KanalyzeError as error:
         return Unknown(str(error))
-    return counted(code, facts.function)
+    return accesses_in(code, facts.function)
 
 
-def counted(code: Code, function: ir.Function) -> Counter[tuple[str, str]]:
+def accesses_in(code: Code, function: ir.Function) -> Counter[tuple[str, str]]:
     """Accesses of a kernel in its machine code, by space and kind."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for mine in code.module.functions:
         if mine.name != function.name:
             continue
         for instruction in mine.instructions:
             access = memory_access(instruction)
             if access is not None and not access.dummy:
-                found[access.space, access.kind] += 1
-    return found
+                counts[access.space, access.kind] += 1
+    return counts

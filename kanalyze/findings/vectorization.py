@@ -9,9 +9,9 @@ from pathlib import PurePath
 from typing import Any
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import grouping
+from kanalyze.findings import access_groups
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
 from kanalyze.models import coalescing
 from kanalyze.results.kernel import Finding, Proof, Source
 
@@ -25,17 +25,17 @@ _LEAST_BLOCK = 32  # elements: smaller constexprs are no blocks of elements
 # ---------------------------------------------------------------- facts on arguments
 
 
-def missing(facts: Facts, group: Group) -> list[str]:
+def missing(facts: Facts, group: AccessGroup) -> list[str]:
     """Parameters of address and mask that are not known to be divisible by 16."""
     every = [v for access, _ in group.members for v in (access.address, access.condition)]
-    names = grouping.arguments_in(facts, every)
+    names = access_groups.arguments_in(facts, every)
     if facts.compiled is None:
         told = {n: a.facts for n, a in facts.arguments.items()}
         return [n for n in names if not any(f.startswith("divisible") for f in told.get(n, ()))]
     kinds = facts.compiled.signature
     return [
         n for n in names
-        if (name := grouping.named(facts, n)) in kinds
+        if (name := access_groups.author_name(facts, n)) in kinds
         and re.match(r"\*|[iu](8|16|32|64)", kinds[name])
         and DIVISIBLE not in facts.compiled.specialization.get(name, ())
     ]  # fmt: skip
@@ -52,14 +52,14 @@ def padded(facts: Facts, number: int) -> int:
     The same for all arrays of a kernel: by its smallest element; for Triton's launcher, which looks
     for multiples of 16, one of those.
     """
-    smallest = min((g.element for g in grouping.groups(facts)), default=1)
+    smallest = min((g.element for g in access_groups.groups(facts)), default=1)
     each = max(coalescing.SECTOR // smallest, 16 if facts.of_triton else 1)
     return -(-number // each) * each
 
 
-def untrue(group: Group, names: Sequence[str]) -> dict[str, int]:
-    """Those of which the launch has numbers that are no multiples of 16 bytes, with the numbers."""
-    numbers, pointers = grouping.values(group.facts), _pointers(group.facts)
+def untrue(group: AccessGroup, names: Sequence[str]) -> dict[str, int]:
+    """Those of which the launch has numbers that are not multiples of 16 bytes, with these."""
+    numbers, pointers = access_groups.values(group.facts), _pointers(group.facts)
     each = multiple(group.element)
     return {
         n: numbers[n]
@@ -68,12 +68,12 @@ def untrue(group: Group, names: Sequence[str]) -> dict[str, int]:
     }
 
 
-def roles(group: Group, names: Sequence[str], only_mask: bool = False) -> str:
+def roles(group: AccessGroup, names: Sequence[str], only_mask: bool = False) -> str:
     """What of the access the arguments are, and that nothing is known of them."""
     facts = group.facts
     pointers = _pointers(facts)
     address = set() if only_mask else _in_address(group)
-    mask = set(grouping.arguments_in(facts, [a.condition for a, _ in group.members]))
+    mask = set(access_groups.arguments_in(facts, [a.condition for a, _ in group.members]))
     parts = []
     for what, some in (
         ("the pointer", [n for n in names if n in pointers]),
@@ -86,10 +86,10 @@ def roles(group: Group, names: Sequence[str], only_mask: bool = False) -> str:
     return f"not known to be divisible by 16: {', '.join(parts)}"
 
 
-def advice(group: Group, names: Sequence[str], hints: str = "") -> str:
+def advice(group: AccessGroup, names: Sequence[str], hints: str = "") -> str:
     """What to do for facts on these parameters; with hints that were tried, and their lines."""
     facts = group.facts
-    pointers, numbers = _pointers(facts), grouping.values(facts)
+    pointers, numbers = _pointers(facts), access_groups.values(facts)
     false = {n: v for n, v in untrue(group, names).items() if n not in pointers}
     told = [n for n in names if n not in false and n not in pointers]
     missed = {n: numbers[n] for n in told if n in numbers and numbers[n] % 16}
@@ -111,21 +111,26 @@ def advice(group: Group, names: Sequence[str], hints: str = "") -> str:
     return "; ".join(parts)
 
 
-def _padding(group: Group, false: Mapping[str, int]) -> str:
+def _padding(group: AccessGroup, false: Mapping[str, int]) -> str:
     facts, each = group.facts, multiple(group.element)
-    numbers = " and ".join(f"{grouping.named(facts, n)} = {v:,}" for n, v in false.items())
+    numbers = " and ".join(
+        f"{access_groups.author_name(facts, n)} = {v:,}" for n, v in false.items()
+    )
     even = sorted({padded(facts, number) for number in false.values()})
+    are_not = "is not a multiple" if len(false) == 1 else "are not multiples"
     return (
-        f"{numbers} {'is' if len(false) == 1 else 'are'} no multiple of {each} (16 B): pad to "
+        f"{numbers} {are_not} of {each} (16 B): pad to "
         f"{', '.join(f'{n:,}' for n in even)} (rows, too, if it is their length); where only "
         "a mask ends there, do whole blocks without it and the last one with it"
     )
 
 
-def _missed(group: Group, missed: Mapping[str, int], hints: str) -> str:
+def _missed(group: AccessGroup, missed: Mapping[str, int], hints: str) -> str:
     """Numbers that are multiples of 16 bytes, and that Triton does not take for such."""
     facts = group.facts
-    numbers = " and ".join(f"{grouping.named(facts, n)} = {v:,}" for n, v in missed.items())
+    numbers = " and ".join(
+        f"{access_groups.author_name(facts, n)} = {v:,}" for n, v in missed.items()
+    )
     text = f"{numbers} {'is a multiple' if len(missed) == 1 else 'are multiples'}"
     text += f" of {multiple(group.element)} (16 B), which is enough"
     if not facts.of_triton:
@@ -134,11 +139,11 @@ def _missed(group: Group, missed: Mapping[str, int], hints: str) -> str:
     return f"{text}: write {hints or _hints(group, list(missed))}; nothing has to be padded"
 
 
-def _hints(group: Group, names: Sequence[str]) -> str:
+def _hints(group: AccessGroup, names: Sequence[str]) -> str:
     """Which hints say that arguments are multiples of 16 bytes, where their lines are not known."""
     facts, each = group.facts, multiple(group.element)
     address = _in_address(group)
-    mask = grouping.arguments_in(facts, [a.condition for a, _ in group.members])
+    mask = access_groups.arguments_in(facts, [a.condition for a, _ in group.members])
     parts = []
     if inside := [n for n in names if n in address]:
         parts.append(
@@ -150,26 +155,26 @@ def _hints(group: Group, names: Sequence[str]) -> str:
     return " and ".join(parts)
 
 
-def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
+def with_facts(facts: Facts, finding: Finding, group: AccessGroup) -> Finding | None:
     """Compiled with the facts that the finding misses; None where that makes nothing wider."""
     names = str(finding.numbers["missing"]).split(", ")
     one = finding.numbers.get("fact") == ONE
     wanted = dict.fromkeys(names, ONE if one else DIVISIBLE)
     if one:
-        others = [grouping.named(facts, n) for n in missing(facts, group)]
+        others = [access_groups.author_name(facts, n) for n in missing(facts, group)]
         wanted |= {n: DIVISIBLE for n in others if n not in wanted}
-    best = made(facts, group, {"facts": wanted})
+    best = recompiled(facts, group, {"facts": wanted})
     if best is None or best.size <= group.size:
         return None
     wanted = _fewest(facts, group, wanted, best)
-    then = made(facts, group, {"facts": wanted})
+    then = recompiled(facts, group, {"facts": wanted})
     assert then is not None
     change = " and ".join(
         f"{', '.join(some)} {fact}"
         for fact in (ONE, DIVISIBLE)
         if (some := [n for n, f in wanted.items() if f == fact])
     )
-    by_name = {grouping.named(facts, p.name): p.name for p in facts.function.parameters}
+    by_name = {access_groups.author_name(facts, p.name): p.name for p in facts.function.parameters}
     false = untrue(group, [by_name[n] for n, fact in wanted.items() if fact == DIVISIBLE])
     numbers = {"missing": ", ".join(wanted), "possible_bytes_per_thread": then.size}
     return replace(
@@ -180,11 +185,13 @@ def with_facts(facts: Facts, finding: Finding, group: Group) -> Finding | None:
     )
 
 
-def _fewest(facts: Facts, group: Group, wanted: Mapping[str, str], best: Group) -> dict[str, str]:
+def _fewest(
+    facts: Facts, group: AccessGroup, wanted: Mapping[str, str], best: AccessGroup
+) -> dict[str, str]:
     """Those of the facts of which none can be left out for accesses as wide."""
 
     def enough(some: dict[str, str]) -> bool:
-        then = made(facts, group, {"facts": some})
+        then = recompiled(facts, group, {"facts": some})
         return then is not None and then.size >= best.size
 
     left = dict(wanted)
@@ -199,18 +206,18 @@ def _pointers(facts: Facts) -> set[str]:
     return {p.name for p in facts.function.parameters if p.pointer is not None}
 
 
-def _in_address(group: Group) -> set[str]:
-    return set(grouping.arguments_in(group.facts, [a.address for a, _ in group.members]))
+def _in_address(group: AccessGroup) -> set[str]:
+    return set(access_groups.arguments_in(group.facts, [a.address for a, _ in group.members]))
 
 
 def _list(facts: Facts, names: Sequence[str]) -> str:
-    return ", ".join(grouping.named(facts, n) for n in names)
+    return ", ".join(access_groups.author_name(facts, n) for n in names)
 
 
 # ---------------------------------------------------------------- elements per thread
 
 
-def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
+def with_more(facts: Facts, finding: Finding, group: AccessGroup) -> Finding | None:
     """Compiled with a larger block, or with fewer warps; None where neither makes it wider."""
     compiled = facts.compiled
     assert compiled is not None
@@ -227,7 +234,7 @@ def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
     if warps > 1:
         fewer = max(1, warps // times)
         tried.append((f"num_warps={fewer}", {"num_warps": fewer}))
-    every = [(words, made(facts, group, change)) for words, change in tried]
+    every = [(words, recompiled(facts, group, change)) for words, change in tried]
     wider = [(words, then) for words, then in every if then is not None and then.size > group.size]
     if not wider:
         return None
@@ -239,21 +246,21 @@ def with_more(facts: Facts, finding: Finding, group: Group) -> Finding | None:
 # ---------------------------------------------------------------- the same accesses, made otherwise
 
 
-def made(facts: Facts, group: Group, change: dict[str, Any]) -> Group | None:
+def recompiled(facts: Facts, group: AccessGroup, change: dict[str, Any]) -> AccessGroup | None:
     """The same accesses of the kernel compiled otherwise, as a group as wide as the narrowest."""
-    other = facts.again(**change)
-    return None if isinstance(other, Unknown) else same(other, group)
+    other = facts.recompiled(**change)
+    return None if isinstance(other, Unknown) else same_accesses(other, group)
 
 
-def same(other: Facts, group: Group) -> Group | None:
+def same_accesses(other: Facts, group: AccessGroup) -> AccessGroup | None:
     """The accesses of a group in another compilation."""
     stores = group.kind == "store"
-    found = [
-        g for g in grouping.groups(other)
+    groups = [
+        g for g in access_groups.groups(other)
         if g.pointer == group.pointer and (g.kind == "store") == stores
         and (group.first.source is None or _same_line(g.first.source, group.first.source))
     ]  # fmt: skip
-    return grouping.together(found) if found else None
+    return access_groups.merged(groups) if groups else None
 
 
 def _same_line(one: Source | None, other: Source) -> bool:
@@ -263,7 +270,7 @@ def _same_line(one: Source | None, other: Source) -> bool:
     return PurePath(one.file).name == PurePath(other.file).name
 
 
-def proof(group: Group, then: Group, change: str) -> Proof:
+def proof(group: AccessGroup, then: AccessGroup, change: str) -> Proof:
     """Accesses and their width, as they are and with the change."""
     noun = "stores" if group.kind == "store" else "loads"
     return Proof(
@@ -273,7 +280,7 @@ def proof(group: Group, then: Group, change: str) -> Proof:
     )  # fmt: skip
 
 
-def _saved(group: Group, then: Group) -> dict[str, float]:
+def _saved(group: AccessGroup, then: AccessGroup) -> dict[str, float]:
     """Requests and sectors over the launch, where they are counted."""
     saved: dict[str, float] = {}
     for name, before, after in (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kanalyze.errors import KanalyzeError
-from kanalyze.findings import bounds, trying
+from kanalyze.findings import bounds, trials
 from kanalyze.findings.changes import Change, resized, tiles
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.frontend.compile import grid_with
@@ -42,7 +42,7 @@ def with_other_tiles(
     def other_grid(then: Facts) -> bool:
         return then.launch is not None and math.prod(then.launch.grid) != math.prod(now.grid)
 
-    best = trying.climb(facts, changes, 2, other_grid, least)
+    best = trials.climb(facts, changes, 2, other_grid, least)
     if best is None or best.traffic is None:
         said = " or ".join("halved" if factor < 1 else "doubled" for factor in factors)
         return replace(finding, unproven=f"no tile size, {said}, saves 5 % of the time and 1 us")
@@ -50,7 +50,7 @@ def with_other_tiles(
     return replace(
         finding,
         severity="warning",
-        advice=f"{best.words}: {100 * trying.gain(facts, best):.0f} % less time by the estimate",
+        advice=f"{best.words}: {100 * trials.gain(facts, best):.0f} % less time by the estimate",
         proof=Proof("simulated", best.words, before, after),
         saves={"time_us": round(before["time_us"] - after["time_us"], 3)},
     )

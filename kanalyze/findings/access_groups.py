@@ -25,7 +25,7 @@ _LEAST_SHARE = 0.05  # of the requests of a launch, from which on accesses are w
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ContiguousRun:
     """Accesses of one thread without a gap: where they begin, from its first access, how many."""
 
     start: Form
@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Group:
+class AccessGroup:
     """Accesses of one kind and width through one pointer, from one place of the source.
 
     Attributes:
@@ -105,13 +105,13 @@ class Group:
         """The same where arguments have these numbers."""
         return max(run.length for run in self.runs(numbers))
 
-    def runs(self, numbers: Mapping[str, int] | None = None) -> list[Run]:
+    def runs(self, numbers: Mapping[str, int] | None = None) -> list[ContiguousRun]:
         """Accesses of a thread without a gap between them, wherever that begins."""
         return _runs(self, numbers or {})
 
     @cached_property
     def unit(self) -> str | None:
-        """The parameter by which lanes are apart, if with 1 they would lie in a row."""
+        """The parameter by which lanes are apart, if with 1 they would be contiguous."""
         stride = self.stride
         if stride is None or len(stride.terms) != 1 or stride.number:
             return None
@@ -120,7 +120,7 @@ class Group:
         return name if stride.at({name: 1}) in rows else None
 
     def sectors(self, size: int | None = None) -> int | None:
-        """Sectors of one request that begins at a sector; with lanes of ``size`` bytes in a row."""
+        """Sectors of one request that begins at a sector; of contiguous lanes of ``size`` bytes."""
         if size is not None:
             return -(-size * len(self.offsets or range(32)) // coalescing.SECTOR)
         return sectors_of(self.offsets, self.size) if self.offsets is not None else None
@@ -142,7 +142,7 @@ class Group:
 
     @property
     def ideal(self) -> int | None:
-        """Sectors that the same lanes would touch in a row, over the launch;
+        """Sectors that the same lanes would touch if contiguous, over the launch;
         `kanalyze.traffic.totals`."""
         return total(ideal_sectors(c, self.size) if c is not None else None for c in self.counts)
 
@@ -158,16 +158,16 @@ class Group:
         return same and (mine.file, mine.line) == (source.file, source.line)  # type: ignore[union-attr]
 
 
-def groups(facts: Facts) -> list[Group]:
+def groups(facts: Facts) -> list[AccessGroup]:
     """The global accesses whose address and width are known."""
-    if "groups" not in facts.kept:
-        facts.kept["groups"] = _grouped(facts)
-    found: list[Group] = facts.kept["groups"]
-    return found
+    if "groups" not in facts.cache:
+        facts.cache["groups"] = _grouped(facts)
+    cached: list[AccessGroup] = facts.cache["groups"]
+    return cached
 
 
-def _grouped(facts: Facts) -> list[Group]:
-    found: dict[tuple[object, ...], list[int]] = {}
+def _grouped(facts: Facts) -> list[AccessGroup]:
+    by_place: dict[tuple[object, ...], list[int]] = {}
     every = list(facts.accesses())
     counts = _counts(facts, [access for access, _ in every])
     for index, (access, row) in enumerate(every):
@@ -177,17 +177,19 @@ def _grouped(facts: Facts) -> list[Group]:
             continue
         loc = access.instruction.loc
         place = (access.block,) if loc is None else (loc.file, loc.line, loc.column)
-        found.setdefault((row.kind, row.pointer, row.bytes_per_thread, *place), []).append(index)
+        by_place.setdefault((row.kind, row.pointer, row.bytes_per_thread, *place), []).append(index)
     result = []
-    for some in found.values():
+    for some in by_place.values():
         members = tuple(every[index] for index in some)
         row = members[0][1]
         mine = tuple(counts[index] for index in some)
-        result.append(Group(facts, row.pointer or "", row.bytes_per_thread or 0, members, mine))
+        result.append(
+            AccessGroup(facts, row.pointer or "", row.bytes_per_thread or 0, members, mine)
+        )
     return result
 
 
-def together(parts: Sequence[Group]) -> Group:
+def merged(parts: Sequence[AccessGroup]) -> AccessGroup:
     """Several groups as one: with the width of the narrowest."""
     narrowest = min(parts, key=lambda group: group.size)
     return replace(
@@ -206,19 +208,19 @@ def _counts(facts: Facts, accesses: Sequence[AccessValue]) -> list[Counted | Non
     return [facts.launched.cost(access).counted for access in accesses]
 
 
-def alike(every: Sequence[Group]) -> list[Group]:
+def merge_unrolled(every: Sequence[AccessGroup]) -> list[AccessGroup]:
     """Groups of which nothing but the place in the PTX differs as one: code that was unrolled."""
-    found: dict[object, list[Group]] = {}
+    by_shape: dict[object, list[AccessGroup]] = {}
     for group in every:
         source = group.first.source
         line = (source.file, source.line) if source is not None else None
         stride = group.stride.key() if group.stride is not None else None
         key = (group.kind, group.pointer, group.size, line, stride, group.run)
-        found.setdefault(key, []).append(group)
-    return [together(parts) if len(parts) > 1 else parts[0] for parts in found.values()]
+        by_shape.setdefault(key, []).append(group)
+    return [merged(parts) if len(parts) > 1 else parts[0] for parts in by_shape.values()]
 
 
-def weighty(group: Group, every: Sequence[Group]) -> bool:
+def significant(group: AccessGroup, every: Sequence[AccessGroup]) -> bool:
     """Whether a group is a good part of what the kernel accesses.
 
     By requests where the launch is known; else it must be as deep in loops as anything, and move a
@@ -231,7 +233,7 @@ def weighty(group: Group, every: Sequence[Group]) -> bool:
     return group.first.loop_depth == depth and 4 * group.size * len(group.members) >= largest
 
 
-def facts_known(every: Iterable[Group]) -> bool:
+def facts_known(every: Iterable[AccessGroup]) -> bool:
     """Whether the requests of all groups are known, and there are any."""
     counted = [group.requests for group in every]
     return None not in counted and sum(n or 0 for n in counted) > 0
@@ -261,7 +263,7 @@ def values(facts: Facts) -> dict[str, int]:
     return known
 
 
-def named(facts: Facts, parameter: str) -> str:
+def author_name(facts: Facts, parameter: str) -> str:
     """What the author calls a parameter of the PTX."""
     argument = facts.arguments.get(parameter)
     return argument.name if argument is not None else parameter
@@ -272,7 +274,7 @@ def words(facts: Facts, form: Form, element: int) -> str:
     amounts = [form.number, *form.terms.values()]
     unit = element if all(n % element == 0 for n in amounts) else 1
     parts = [
-        (f"{c // unit}*" if c // unit != 1 else "") + named(facts, name)
+        (f"{c // unit}*" if c // unit != 1 else "") + author_name(facts, name)
         for name, c in form.terms.items()
     ]
     parts += [f"{form.number // unit:,}"] if form.number or not parts else []
@@ -287,17 +289,17 @@ def sectors_of(offsets: Sequence[int], size: int) -> int:
     return int(coalescing.sectors(wide, np.ones(wide.shape, bool))[0])
 
 
-def _runs(group: Group, numbers: Mapping[str, int]) -> list[Run]:
+def _runs(group: AccessGroup, numbers: Mapping[str, int]) -> list[ContiguousRun]:
     """Accesses of one thread that lie behind one another without a gap, as long as they do."""
     size = group.size
     if len(group.members) < 2:
-        return [Run(Form(0), len(group.members))]
+        return [ContiguousRun(Form(0), len(group.members))]
     addresses = [access.address for access, _ in group.members]
-    found = apart.differences(addresses, extents(group.facts))
-    if found is None:
-        return [Run(Form(0), 1)]
+    differences = apart.differences(addresses, extents(group.facts))
+    if differences is None:
+        return [ContiguousRun(Form(0), 1)]
     by_terms: dict[object, dict[int, Form]] = {}
-    for form in found[0]:
+    for form in differences[0]:
         given = form.given(numbers)
         by_terms.setdefault(given.key()[1], {})[given.number] = given
     result = []
@@ -307,12 +309,12 @@ def _runs(group: Group, numbers: Mapping[str, int]) -> list[Run]:
             while start - size not in places and start + length * size in places:
                 length += 1
             if start - size not in places:
-                result.append(Run(form, length))
+                result.append(ContiguousRun(form, length))
     return result
 
 
 def alignment(
-    group: Group, most: int = 16, numbers: Mapping[str, int] | None = None
+    group: AccessGroup, most: int = 16, numbers: Mapping[str, int] | None = None
 ) -> tuple[int, dict[str, int]] | None:
     """What divides the beginnings of all runs of a thread, and arguments with their factors.
 
@@ -343,9 +345,9 @@ def alignment(
     return aligned, factors
 
 
-def arguments_in(facts: Facts, found: Iterable[Value | None]) -> list[str]:
+def arguments_in(facts: Facts, evaluated: Iterable[Value | None]) -> list[str]:
     """PTX parameters on which values depend, in the order of the kernel."""
-    used = {leaf.payload[0] for v in found if v is not None for leaf in leaves(v, "param")}
+    used = {leaf.payload[0] for v in evaluated if v is not None for leaf in leaves(v, "param")}
     return [p.name for p in facts.function.parameters if p.name in used]
 
 

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kanalyze.findings import grouping, triton_ir, widening
+from kanalyze.findings import access_groups, triton_ir, vectorization
+from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
-from kanalyze.findings.grouping import Group
 
 _ARGUMENTS = {"load": (1, "mask"), "store": (2, "mask")}  # where a mask stands
 
@@ -38,10 +38,10 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Told:
+class SourceHints:
     """Hints with which accesses are wider: the group then, and what they are on."""
 
-    then: Group
+    then: AccessGroup
     edits: tuple[Edit, ...]
 
     @property
@@ -67,7 +67,9 @@ class Told:
         return all(edit.of_mask for edit in self.edits)
 
 
-def told(facts: Facts, group: Group, missing: Sequence[str], size: int) -> Told | None:
+def fewest_hints(
+    facts: Facts, group: AccessGroup, missing: Sequence[str], size: int
+) -> SourceHints | None:
     """The fewest hints with which the accesses have ``size`` bytes; None where none do it.
 
     Args:
@@ -82,8 +84,12 @@ def told(facts: Facts, group: Group, missing: Sequence[str], size: int) -> Told 
         return None
     text = "\n".join(facts.sources.get(str(compiled.source_file)).lines)
     pointers = [p.name for p in facts.function.parameters if p.pointer is not None]
-    aligned = {grouping.named(facts, n): widening.DIVISIBLE for n in missing if n in pointers}
-    names = {grouping.named(facts, n) for n in missing if n not in pointers}
+    aligned = {
+        access_groups.author_name(facts, n): vectorization.DIVISIBLE
+        for n in missing
+        if n in pointers
+    }
+    names = {access_groups.author_name(facts, n) for n in missing if n not in pointers}
     function = _function(text, compiled.source_function)
     if function is None or not names:
         return None
@@ -91,12 +97,12 @@ def told(facts: Facts, group: Group, missing: Sequence[str], size: int) -> Told 
     masks = list(_masks(function, group, _factor(group, 1, rank)))
     source_facts = {"facts": aligned} if aligned else {}
 
-    def tried(edits: Sequence[Edit]) -> Told | None:
+    def tried(edits: Sequence[Edit]) -> SourceHints | None:
         if not edits:
             return None
         change = {"source": _edited(text, edits), **source_facts}
-        then = widening.made(facts, group, change)
-        return Told(then, tuple(edits)) if then is not None and then.size >= size else None
+        then = vectorization.recompiled(facts, group, change)
+        return SourceHints(then, tuple(edits)) if then is not None and then.size >= size else None
 
     for ranks in sorted({1, rank}):  # of the product: a number, or a part of the tile
         products = list(_products(function, names, group, ranks))
@@ -109,10 +115,10 @@ def told(facts: Facts, group: Group, missing: Sequence[str], size: int) -> Told 
 
 
 def _products(
-    function: ast.FunctionDef, names: set[str], group: Group, rank: int
+    function: ast.FunctionDef, names: set[str], group: AccessGroup, rank: int
 ) -> Iterator[Edit]:
     """Products with one of the arguments, of which nothing is said yet."""
-    each = widening.multiple(group.element)
+    each = vectorization.multiple(group.element)
     factor = str(each) if rank == 1 else f"({', '.join([str(each)] * rank)})"
     seen: set[int] = set()
     for node in ast.walk(function):  # outer ones come first
@@ -128,7 +134,7 @@ def _products(
             yield Edit(node, "tl.multiple_of(", f", {factor})", of_mask=False)
 
 
-def _masks(function: ast.FunctionDef, group: Group, factor: str) -> Iterator[Edit]:
+def _masks(function: ast.FunctionDef, group: AccessGroup, factor: str) -> Iterator[Edit]:
     """The mask of the accesses, at all loads and stores that have the same."""
     calls = [
         (node, mask) for node in ast.walk(function)
@@ -146,15 +152,15 @@ def _masks(function: ast.FunctionDef, group: Group, factor: str) -> Iterator[Edi
             yield Edit(mask, "tl.max_constancy(", f", {factor})", of_mask=True)
 
 
-def _factor(group: Group, other: int, rank: int) -> str:
+def _factor(group: AccessGroup, other: int, rank: int) -> str:
     """What a hint says of each dimension: of the last one that it is a multiple."""
-    each = widening.multiple(group.element)
+    each = vectorization.multiple(group.element)
     if rank <= 1:
         return str(each)
     return f"({', '.join([str(other)] * (rank - 1))}, {each})"
 
 
-def _rank(facts: Facts, group: Group) -> int:
+def _rank(facts: Facts, group: AccessGroup) -> int:
     """Dimensions of the tile that is loaded or stored."""
     name = "tt.store" if group.kind == "store" else "tt.load"
     for operation in triton_ir.operations(facts, "ttir", name):
@@ -173,8 +179,8 @@ def _function(text: str, name: str) -> ast.FunctionDef | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
-    return next(found, None)
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
+    return next(functions, None)
 
 
 def _is_product(node: ast.expr) -> bool:

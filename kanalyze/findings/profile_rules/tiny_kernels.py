@@ -32,11 +32,14 @@ Graphs" (2021).
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, names, sums
+from kanalyze.findings.rule import ProfileRule
 from kanalyze.profiles.collector import SHORT_US
 from kanalyze.results.profile import ProfileFinding
 
+_ID = "tiny-kernels"
 
-def check_profile(profile: Profile) -> list[ProfileFinding]:
+
+def check(profile: Profile) -> list[ProfileFinding]:
     """Many launches that take less time than launching them."""
     kernels = [r for r in profile.rows if r.kind == "kernel"]
     calls, _ = sums(kernels)
@@ -47,7 +50,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
         return []
     return [
         ProfileFinding(
-            "tiny-kernels",
+            _ID,
             "info",
             f"{short:,} of {calls:,} launches take less than {SHORT_US:.0f} us, about what a "
             f"launch costs the host; kernels this short take {time / profile.total_us:.0%} of the "
@@ -58,3 +61,6 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
             {"calls": short, "of_calls": calls, "total_us": time, "share": time / profile.total_us},
         )
     ]
+
+
+RULE = ProfileRule(_ID, check)

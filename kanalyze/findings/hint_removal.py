@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import grouping
+from kanalyze.findings import access_groups
 from kanalyze.findings.facts import Facts
 from kanalyze.results.kernel import Finding, Proof, Source
 
 _HINTS = ("multiple_of", "max_contiguous")
 
 
-def found(facts: Facts, id_: str, pointers: str) -> Iterator[Finding]:
+def check(facts: Facts, id_: str, pointers: str) -> Iterator[Finding]:
     """Hints that stand in a kernel of which accesses stay narrow, as findings of a rule."""
     compiled = facts.compiled
     assert compiled is not None
@@ -35,16 +35,16 @@ def calls(text: str, function: str) -> list[ast.Call]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    found: list[ast.Call] = []
+    hints: list[ast.Call] = []
     inner: set[int] = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != function:
             continue
         for call in ast.walk(node):  # outer calls come first
             if isinstance(call, ast.Call) and _is_hint(call) and id(call) not in inner:
-                found.append(call)
+                hints.append(call)
                 inner |= {id(below) for below in ast.walk(call)}
-    return found
+    return hints
 
 
 def without(text: str, call: ast.Call) -> str:
@@ -61,7 +61,7 @@ def without(text: str, call: ast.Call) -> str:
     return b"\n".join([*lines[:first], head + plain + tail, *empty, *lines[last + 1 :]]).decode()
 
 
-def proven(facts: Facts, finding: Finding) -> Finding | None:
+def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compiled without the hint; None (withdrawn) where that changes an access."""
     compiled = facts.compiled
     assert compiled is not None
@@ -71,7 +71,7 @@ def proven(facts: Facts, finding: Finding) -> Finding | None:
         c for c in calls(text, compiled.source_function)
         if c.lineno == line and ast.unparse(c) == said
     ][:1]  # fmt: skip
-    other = facts.again(source=without(text, call))
+    other = facts.recompiled(source=without(text, call))
     if isinstance(other, Unknown):
         return replace(finding, unproven=other.reason)
     before, after = _widths(facts), _widths(other)
@@ -108,8 +108,8 @@ def _is_hint(call: ast.Call) -> bool:
 
 def _widths(facts: Facts) -> dict[str, float]:
     """Global loads and stores by bytes per thread."""
-    found: dict[str, float] = {}
-    for group in grouping.groups(facts):
+    counts: dict[str, float] = {}
+    for group in access_groups.groups(facts):
         name = f"{group.size}-B {'stores' if group.kind == 'store' else 'loads'}"
-        found[name] = found.get(name, 0) + len(group.members)
-    return found
+        counts[name] = counts.get(name, 0) + len(group.members)
+    return counts

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from kanalyze.source import SourceFile
 
-_SAID = re.compile(r"(?<!\w)kanalyze:\s*ignore(?:\s*\[([^\[\]]*)\]|(?![\w\[])(?!\s*\[))", re.I)
+_SUPPRESSION = re.compile(
+    r"(?<!\w)kanalyze:\s*ignore(?:\s*\[([^\[\]]*)\]|(?![\w\[])(?!\s*\[))", re.I
+)
 _COMMENT = re.compile(r"//(.*)|/\*(.*?)\*/")
 
 
@@ -30,20 +32,20 @@ def comments_at(file: SourceFile, line: int) -> list[str]:
 
 def comments(text: str) -> list[str]:
     """The comments of a line of CUDA C++ or PTX."""
-    return [found[1] or found[2] or "" for found in _COMMENT.finditer(text)]
+    return [comment[1] or comment[2] or "" for comment in _COMMENT.finditer(text)]
 
 
-def said(texts: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
+def ids_in(texts: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
     """The ids that each comment leaves out; None for all."""
     for text in texts:
-        for found in _SAID.finditer(text):
-            if found[1] is None:
+        for comment in _SUPPRESSION.finditer(text):
+            if comment[1] is None:
                 yield None
             else:
-                ids = (part.strip().lower().replace("_", "-") for part in found[1].split(","))
+                ids = (part.strip().lower().replace("_", "-") for part in comment[1].split(","))
                 yield tuple(id_ for id_ in ids if id_)
 
 
-def left_out(id_: str, texts: Iterable[str]) -> bool:
+def suppressed(id_: str, texts: Iterable[str]) -> bool:
     """Whether some comments leave a finding out."""
-    return any(ids is None or id_ in ids for ids in said(texts))
+    return any(ids is None or id_ in ids for ids in ids_in(texts))

@@ -33,11 +33,14 @@ Operations" (layouts that tensor-core kernels take).
 from __future__ import annotations
 
 from kanalyze.findings.profile import WORTH, Profile, names, sums
+from kanalyze.findings.rule import ProfileRule
 from kanalyze.results.profile import ProfileFinding
 from kanalyze.text.numbers import duration, launches
 
+_ID = "tensor-layout-conversion"
 
-def check_profile(profile: Profile) -> list[ProfileFinding]:
+
+def check(profile: Profile) -> list[ProfileFinding]:
     """Kernels that only change the layout of tensors."""
     chosen = [r for r in profile.rows if r.name.decoded.get("op") == "layout_transform"]
     calls, time = sums(chosen)
@@ -46,7 +49,7 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
         return []
     return [
         ProfileFinding(
-            "tensor-layout-conversion",
+            _ID,
             "warning",
             f"{share:.0%} of the time ({duration(time)}, {launches(calls)}) only converts layouts",
             "keep the tensors in the layout that the kernels want: "
@@ -55,3 +58,6 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
             {"calls": calls, "total_us": time, "share": share},
         )
     ]
+
+
+RULE = ProfileRule(_ID, check)
