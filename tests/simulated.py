@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kanalyze.performance.cache_sim import levels, simulate
-from kanalyze.performance.cache_sim.placement import Lines
+from kanalyze.performance.cache_sim.placement import CacheLines
 
 READ, WRITE, ATOMIC = 0, 1, 2
 
@@ -91,7 +91,9 @@ def program_of(
         again,
         together,
         fresh,
-        Lines(np.array(starts), line % sets, line // 3 % homes, line, np.array(masks, np.int64)),
+        CacheLines(
+            np.array(starts), line % sets, line // 3 % homes, line, np.array(masks, np.int64)
+        ),
     )
 
 
@@ -104,7 +106,7 @@ def ask(
     program = simulate.Program(
         np.zeros((1, 1), np.int32), np.array([kind]), np.array([cached or kind == WRITE]),
         np.array([0, 1]), 0, np.zeros(1), 1.0, 0.0, 1.0, 1.0,
-        Lines(np.array([0, 1]), one * 0 + where, one * 0 + home, one, one * 0 + mask),
+        CacheLines(np.array([0, 1]), one * 0 + where, one * 0 + home, one, one * 0 + mask),
     )  # fmt: skip
     given = (program, chip, caches, queues, counts, sm, 0, 0, float(now), int(clock))
     more = len(inspect.signature(simulate._ask.py_func).parameters) - len(given)

@@ -55,7 +55,7 @@ from kanalyze.traffic import draws
 from kanalyze.traffic.counters import ExactCounters, exact_counters
 from kanalyze.traffic.executed import branch_counts, bytes_by_space, spilled
 from kanalyze.traffic.rows import access_counts
-from kanalyze.traffic.totals import Totals
+from kanalyze.traffic.totals import LaunchTotals
 
 DEFAULT_DEVICES = {
     "sm_75": "T4",
@@ -183,7 +183,7 @@ class _CountedLaunch:
     """What is known of a launch exactly; ``code`` is its machine code, or why there is none."""
 
     launch: Launch
-    totals: Totals
+    totals: LaunchTotals
     code: SassKernelLaunch | Unknown
     exact: ExactCounters
     assumptions: tuple[str, ...]
@@ -266,7 +266,7 @@ def _counted(kernel: _DescribedKernel, launch: Launch) -> _CountedLaunch:
     description = kernel.description
     launched = KernelLaunch(description.cfg, description.addresses, description.variables, launch)
     draws.check(launched)
-    totals = Totals(description, launched, kernel.unread)
+    totals = LaunchTotals(description, launched, kernel.unread)
     code, origin = _machine_code(kernel, launched.launch)
     exact = exact_counters(totals, code)
     assumptions = (*draws.said(launch, launched), *origin, *exact.assumptions)

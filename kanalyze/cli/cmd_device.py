@@ -13,7 +13,7 @@ import click
 from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
-    from kanalyze.devices.table import Capability, Compared, Device, Fact
+    from kanalyze.devices.table import Capability, Device, Fact, LectureComparison
     from kanalyze.text.page import Page
 
 UNITS = {
@@ -302,12 +302,12 @@ def _show_sources(
         page.line((f"  {short:<26}", "label"), (sources[short], ""), hang=28)
 
 
-def _range(row: Compared) -> str:
+def _range(row: LectureComparison) -> str:
     low, high = f"{row.low:.6g}", f"{row.high:.6g}"
     return low if low == high else f"{low}-{high}"
 
 
-def _show_lecture(page: Page, title: str, rows: tuple[Compared, ...]) -> None:
+def _show_lecture(page: Page, title: str, rows: tuple[LectureComparison, ...]) -> None:
     names = list(dict.fromkeys(row.device for row in rows))
     page.line((title, "title"), (": their number, ours in brackets where it differs", "dim"))
     page.line(
@@ -331,7 +331,7 @@ def _show_lecture(page: Page, title: str, rows: tuple[Compared, ...]) -> None:
     _show_differences(page, rows)
 
 
-def _show_differences(page: Page, rows: tuple[Compared, ...]) -> None:
+def _show_differences(page: Page, rows: tuple[LectureComparison, ...]) -> None:
     for row in rows:
         if row.differs:
             words, unit = _label(row.quantity)

@@ -17,7 +17,7 @@ from kanalyze.counting.ptx_launch import Cost, KernelLaunch
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import Lanes
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.warps import Rule, count
+from kanalyze.models.warps import CountingRule, count
 from kanalyze.symbolic.accesses import is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import Array, TooLargeError
@@ -113,4 +113,4 @@ def _distinct(addresses: Array, lanes: Lanes) -> Array:
     return counts
 
 
-_ADDRESSES = Rule(1, _distinct)
+_ADDRESSES = CountingRule(1, _distinct)

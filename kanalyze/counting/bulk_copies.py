@@ -24,7 +24,7 @@ from kanalyze.models.by_block import at_block, block_codes
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import Feature, Lanes
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.warps import Counted, Occurrences, Rule, classes, count
+from kanalyze.models.warps import Counted, CountingRule, Occurrences, classes, count
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.descriptors import TensorValue, descriptor_of
@@ -42,7 +42,7 @@ Kind = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CopyOperands:
     """What copies are told: numbers that vary over the launch, and what each copy costs by them.
 
     ``moved`` are the bytes of one copy, None if they differ.
@@ -55,7 +55,7 @@ class Told:
     tensor: TensorMap | None
 
 
-def told(access: AccessValue, grid: Grid, maps: Mapping[str, TensorMap]) -> Told:
+def told(access: AccessValue, grid: Grid, maps: Mapping[str, TensorMap]) -> CopyOperands:
     """What the copies of one instruction are told.
 
     Args:
@@ -74,7 +74,7 @@ def told(access: AccessValue, grid: Grid, maps: Mapping[str, TensorMap]) -> Told
                 f"{tensor.rank} dimensions"
             )
         where = tuple(_signed(grid, value) for value in access.tensor.coordinates)
-        return Told(
+        return CopyOperands(
             where,
             lambda boxes: tensor_boxes.sectors(tensor, boxes),
             lambda boxes: -(-tensor_boxes.bytes_inside(tensor, boxes) // SECTOR),
@@ -85,7 +85,7 @@ def told(access: AccessValue, grid: Grid, maps: Mapping[str, TensorMap]) -> Told
         raise UnknownValueError(f"how much {access.instruction.opcode} copies")
     address = grid.value(access.address)
     size = parts.in_range(grid.value(access.size), 32, signed=False)
-    return Told((address, size), _run_sectors, lambda runs: -(-runs[:, 1] // SECTOR),
+    return CopyOperands((address, size), _run_sectors, lambda runs: -(-runs[:, 1] // SECTOR),
                 size.constant, None)  # fmt: skip
 
 
@@ -130,7 +130,7 @@ class _Codes:
         return np.stack(columns, axis=-1)
 
 
-def counted(copies: Told, condition: Condition, shape: Occurrences) -> tuple[Counted, int]:
+def counted(copies: CopyOperands, condition: Condition, shape: Occurrences) -> tuple[Counted, int]:
     """Copies with their sectors, and the sectors that their bytes would take side by side.
 
     Raises:
@@ -138,7 +138,7 @@ def counted(copies: Told, condition: Condition, shape: Occurrences) -> tuple[Cou
     """
     codes = _Codes(copies.numbers)
 
-    def rule(kind: Kind) -> Rule:
+    def rule(kind: Kind) -> CountingRule:
         def cost(addresses: Array, lanes: Lanes) -> Array:
             row, lane = np.nonzero(lanes)
             distinct, which = np.unique(addresses[row, lane], return_inverse=True)
@@ -147,14 +147,16 @@ def counted(copies: Told, condition: Condition, shape: Occurrences) -> tuple[Cou
             np.add.at(total, row, costs[which.reshape(-1)])
             return total
 
-        return Rule(_PERIOD, cost)
+        return CountingRule(_PERIOD, cost)
 
     found = count(rule(copies.cost), codes.code, condition, shape)
     ideal = count(rule(copies.ideal), codes.code, condition, shape).cost
     return replace(found, requests=found.threads), min(ideal, found.cost)
 
 
-def mark(copies: Told, condition: Condition, shape: Occurrences, footprint: Footprint) -> None:
+def mark(
+    copies: CopyOperands, condition: Condition, shape: Occurrences, footprint: Footprint
+) -> None:
     """Mark the sectors that copies touch.
 
     Raises:
@@ -172,7 +174,7 @@ def mark(copies: Told, condition: Condition, shape: Occurrences, footprint: Foot
         footprint.mark(starts, pattern)
 
 
-def _patterns(copies: Told, places: Array) -> Iterator[tuple[Array, Array]]:
+def _patterns(copies: CopyOperands, places: Array) -> Iterator[tuple[Array, Array]]:
     """Addresses of copies that touch alike, with the offsets of the sectors that they touch."""
     start, shape = placed(copies, places)
     kinds, which = np.unique(np.column_stack([start % SECTOR, shape]), axis=0, return_inverse=True)
@@ -182,7 +184,7 @@ def _patterns(copies: Told, places: Array) -> Iterator[tuple[Array, Array]]:
             yield np.sort(start[which.reshape(-1) == index] - kind[0]), sectors * SECTOR
 
 
-def placed(copies: Told, places: Array) -> tuple[Array, Array]:
+def placed(copies: CopyOperands, places: Array) -> tuple[Array, Array]:
     """Where copies begin (copies,), and what of them is within: see `touched`.
 
     Args:
@@ -194,7 +196,7 @@ def placed(copies: Told, places: Array) -> tuple[Array, Array]:
     return tensor_boxes.inside(copies.tensor, places)
 
 
-def touched(copies: Told, start: int, shape: Array) -> Array:
+def touched(copies: CopyOperands, start: int, shape: Array) -> Array:
     """The distinct sectors, in rising order, of a copy that begins at an address."""
     if copies.tensor is not None:
         return tensor_boxes.touched(copies.tensor, start, shape)
@@ -202,7 +204,7 @@ def touched(copies: Told, start: int, shape: Array) -> Array:
     return np.arange(start // SECTOR, (start + size - 1) // SECTOR + 1 if size else 0)
 
 
-def span(copies: Told) -> tuple[int, int]:
+def span(copies: CopyOperands) -> tuple[int, int]:
     """The lowest and the highest address that copies can touch."""
     if copies.tensor is not None:
         return copies.tensor.address, copies.tensor.address + copies.tensor.span - 1
@@ -214,13 +216,13 @@ def span(copies: Told) -> tuple[int, int]:
 
 
 class Copies:
-    """Bulk copies, as blocks differ in them (`kanalyze.models.by_block.Access`).
+    """Bulk copies, as blocks differ in them (`kanalyze.models.by_block.BlockAccess`).
 
     Args:
         copies, condition, shape: what they are told, when they are made, the axes of both.
     """
 
-    def __init__(self, copies: Told, condition: Condition, shape: Occurrences):
+    def __init__(self, copies: CopyOperands, condition: Condition, shape: Occurrences):
         self.copies = copies
         self.condition = condition
         self.shape = shape

@@ -13,16 +13,16 @@ from kanalyze.counting import bulk_copies
 from kanalyze.counting.bindings import contents_of, maps_of, unwritten
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.by_block import Access, Plain
+from kanalyze.models.by_block import BlockAccess, Plain
 from kanalyze.models.features import Lanes
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import (
     AlikeClasses,
     Counted,
+    CountingRule,
     MisalignedError,
     Occurrences,
-    Rule,
     classes,
     classes_by_cost,
     count,
@@ -44,7 +44,7 @@ def _nothing(addresses: Array, lanes: Lanes) -> Array:
     return np.zeros(len(addresses), np.int64)
 
 
-_EXECUTED = Rule(1, _nothing)
+_EXECUTED = CountingRule(1, _nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class KernelLaunch:
         except MisalignedError as error:
             return Cost(access, None, str(error))
 
-    def _counted(self, rule: Rule, access: AccessValue) -> Counted:
+    def _counted(self, rule: CountingRule, access: AccessValue) -> Counted:
         return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
 
     def classes(self, access: AccessValue) -> tuple[int, tuple[AlikeClasses, ...]]:
@@ -184,11 +184,13 @@ class KernelLaunch:
             return Cost(access, None, "too many different cases to evaluate")
         return Cost(access, counted, None, ideal, told.moved)
 
-    def copies(self, access: AccessValue) -> tuple[bulk_copies.Told, Condition, Occurrences]:
+    def copies(
+        self, access: AccessValue
+    ) -> tuple[bulk_copies.CopyOperands, Condition, Occurrences]:
         """What a bulk copy is told, when it is made, and the axes of both (errors: see `place`)."""
         return self._told(access)
 
-    def _told(self, access: AccessValue) -> tuple[bulk_copies.Told, Condition, Occurrences]:
+    def _told(self, access: AccessValue) -> tuple[bulk_copies.CopyOperands, Condition, Occurrences]:
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
         return bulk_copies.told(access, grid, self.maps), condition, self._shape(grid)
@@ -232,7 +234,7 @@ class KernelLaunch:
 
         def open_(value: Value) -> Value:
             if value.op == "and" and value.bits == 1:
-                return pool.make("and", 1, *(open_(side) for side in value.args))
+                return pool.node("and", 1, *(open_(side) for side in value.args))
             return pool.const(1, 1) if leaves(value, "param") else value
 
         grid, condition = self._grid(access.block)
@@ -311,7 +313,7 @@ class KernelLaunch:
         condition = both(within, self._condition(grid, access))
         return grid.value(access.address), condition, self._shape(grid)
 
-    def by_block(self, access: AccessValue) -> Access:
+    def by_block(self, access: AccessValue) -> BlockAccess:
         """An access as blocks differ in it.
 
         Raises:
@@ -387,7 +389,7 @@ class KernelLaunch:
         if block != header:
             return trip.last
         pool = self.found.solved.registers.pool
-        return pool.make("add", trip.last.bits, trip.last, pool.const(1, trip.last.bits))
+        return pool.node("add", trip.last.bits, trip.last, pool.const(1, trip.last.bits))
 
     def _within(self, grid: Grid, header: int, block: int) -> Condition:
         """Whether the loop comes to its iteration number: it went on before, every time."""
@@ -396,14 +398,14 @@ class KernelLaunch:
         if trip.goes_on is None:
             runs = self._runs_of(header, block)
             number = pool.iteration(header, runs.bits)
-            return grid.condition(pool.make("lts", 1, number, runs))
+            return grid.condition(pool.node("lts", 1, number, runs))
         if trip.tests_first and block != header:
             return grid.condition(trip.goes_on)
         numbers = {leaf for leaf in leaves(trip.goes_on, "iter") if leaf.payload == header}
-        before = {n: pool.make("add", n.bits, n, pool.const(-1, n.bits)) for n in numbers}
+        before = {n: pool.node("add", n.bits, n, pool.const(-1, n.bits)) for n in numbers}
         went_on = pool.substitute(trip.goes_on, before)
-        first = pool.make("eq", 1, pool.iteration(header, 32), pool.const(0, 32))
-        return grid.condition(pool.make("or", 1, first, went_on))
+        first = pool.node("eq", 1, pool.iteration(header, 32), pool.const(0, 32))
+        return grid.condition(pool.node("or", 1, first, went_on))
 
     def _over(self, loops: dict[int, int]) -> Grid:
         launch = self.launch
@@ -446,7 +448,7 @@ def _alignment(access: AccessValue) -> int:
     return size if size & (size - 1) == 0 else 1
 
 
-def rule_of(access: AccessValue) -> Rule | None:
+def rule_of(access: AccessValue) -> CountingRule | None:
     """How one execution of an access by one warp is counted; None if it is not."""
     row = access.row
     if access.instruction.base == "tensormap":

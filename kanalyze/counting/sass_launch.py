@@ -28,7 +28,7 @@ from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.features import Lanes
-from kanalyze.models.warps import Counted, Rule, count
+from kanalyze.models.warps import Counted, CountingRule, count
 from kanalyze.ptx import ir as ptx_ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.sass.calls import called_twice, failing_blocks, outside_calls
@@ -43,17 +43,17 @@ from kanalyze.symbolic.isa import negation
 from kanalyze.symbolic.loops import solve
 from kanalyze.symbolic.parts import Array, TooLargeError
 from kanalyze.symbolic.reach import Reach
-from kanalyze.symbolic.registers import Answer, Request, branch_sides, follow_code
+from kanalyze.symbolic.registers import Answer, OperandRequest, branch_sides, follow_code
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import parameter_places
-from kanalyze.symbolic.value import Pool, Value
+from kanalyze.symbolic.value import Value, ValuePool
 
 
 def _nothing(addresses: Array, lanes: Lanes) -> Array:
     return np.zeros(len(addresses), np.int64)
 
 
-_EXECUTED = Rule(1, _nothing)
+_EXECUTED = CountingRule(1, _nothing)
 _COUNTED = {
     *(("global", kind) for kind in ("load", "store", "async_copy", "atomic", "reduction")),
     *(("shared", kind) for kind in ("load", "store", "matrix_load", "matrix_store")),
@@ -111,7 +111,7 @@ class SassKernelLaunch:
     ):
         self.cfg = cfg
         self.launch = launch
-        pool = Pool()
+        pool = ValuePool()
         arrays = arrays_of(parameters, launch)
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
         wanted = [_request(*found[1:]) for found in _accesses(cfg)]
@@ -361,7 +361,9 @@ class _Axes(KernelLaunch):
         self.part = None
         self.headers = {loop.header for loop in cfg.loops}
 
-    def counted(self, rule: Rule, answer: Answer, address: Value | None) -> Counted | Unknown:
+    def counted(
+        self, rule: CountingRule, answer: Answer, address: Value | None
+    ) -> Counted | Unknown:
         """Count an instruction by a rule; the reason where it cannot be told."""
         try:
             grid, within = self._grid(answer.block)
@@ -454,15 +456,15 @@ def _accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAc
                 yield block, instruction, access
 
 
-def _request(instruction: SassInstruction, access: SassAccess) -> Request:
+def _request(instruction: SassInstruction, access: SassAccess) -> OperandRequest:
     """The address is wanted, and of a copy the predicate under which it reads."""
     wanted = [(access.address, 32 if access.space == "shared" else 64)]
     if access.copy_if is not None:
         wanted.append((access.copy_if, 1))
-    return Request(instruction, tuple(wanted))
+    return OperandRequest(instruction, tuple(wanted))
 
 
-def _rule(access: SassAccess) -> Rule:
+def _rule(access: SassAccess) -> CountingRule:
     if access.space == "global":
         atomic = access.kind in ("atomic", "reduction")
         return coalescing.TURNS if atomic else coalescing.SECTORS

@@ -198,7 +198,7 @@ def devices() -> Mapping[str, Device]:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class LectureComparison:
     """A number of a lecture's table, [low, high], beside ours: ``value`` (None: unknown, ``how``).
 
     ``differs``: ours is more than 5 % outside of the lecture's range; 10 % where theirs is rounded
@@ -214,7 +214,7 @@ class Compared:
     differs: bool
 
 
-def lecture() -> tuple[str, tuple[Compared, ...]]:
+def lecture() -> tuple[str, tuple[LectureComparison, ...]]:
     """The title of the lecture whose table of accelerators is compared with, and its numbers."""
     table = _toml()["lecture"]
     found = []
@@ -223,7 +223,7 @@ def lecture() -> tuple[str, tuple[Compared, ...]]:
             value, how = _reckoned(quantity, devices()[name])
             slack = 0.1 if high < 10 else 0.05
             differs = value is not None and not low * (1 - slack) <= value <= high * (1 + slack)
-            found.append(Compared(quantity, name, low, high, value, how, differs))
+            found.append(LectureComparison(quantity, name, low, high, value, how, differs))
     return table["title"], tuple(found)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kanalyze.findings.facts import Facts
 from kanalyze.models import apart, coalescing
-from kanalyze.models.apart import Form, Lanes, Place
+from kanalyze.models.apart import Form, LanePlace, Lanes
 from kanalyze.models.warps import Counted
 from kanalyze.results import kernel as doc
 from kanalyze.symbolic.accesses import AccessValue
@@ -325,8 +325,8 @@ def alignment(
     facts, access = group.facts, group.members[0][0]
     threads = extents(facts)
     loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
-    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
-    places += [Place(iterations={header: 1}) for header in loops]
+    places = [LanePlace(), *(LanePlace(blocks={axis: 1}) for axis in "xyz")]
+    places += [LanePlace(iterations={header: 1}) for header in loops]
     steps = apart.differences([access.address], threads, places)
     first = apart.start(access.address, threads)
     if steps is None or first is None or group.lanes is None:

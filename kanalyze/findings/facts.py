@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kanalyze.frontend.subject import Subject
     from kanalyze.kernel.resources import AssembledKernels
     from kanalyze.sass.code import Code
-    from kanalyze.traffic.totals import Totals
+    from kanalyze.traffic.totals import LaunchTotals
 
 NO_SOURCE = "there is no source to compile again, only its PTX"
 """Why a change was not tried."""
@@ -70,7 +70,7 @@ class Facts:
     sources: Sources = field(default_factory=Sources)
     with_code: bool = True
     traffic: Traffic | None = None
-    totals: Totals | None = None
+    totals: LaunchTotals | None = None
     device: Device | None = None
     estimate: Callable[[Facts], Traffic] | None = None
     budget: Budget = field(default_factory=Budget)

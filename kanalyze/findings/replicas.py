@@ -16,7 +16,7 @@ from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import Facts
 from kanalyze.models import apart
-from kanalyze.models.apart import Place
+from kanalyze.models.apart import LanePlace
 from kanalyze.models.lanes import WARP
 from kanalyze.results.kernel import Finding
 from kanalyze.symbolic.accesses import AccessValue
@@ -52,7 +52,7 @@ def idle_bits(facts: Facts, accesses: Sequence[AccessValue]) -> set[int]:
     """Bits of a thread's number that move none of the addresses."""
     x, y, z = extents = access_groups.extents(facts)
     bits = range(int(math.log2(x * y * z)))
-    places = [Place(), *(Place(1 << bit) for bit in bits)]
+    places = [LanePlace(), *(LanePlace(1 << bit) for bit in bits)]
     idle = set(bits)
     for access in accesses:
         differences = apart.differences([access.address], extents, places)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kanalyze.findings import access_groups
 from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.models import apart
-from kanalyze.models.apart import Form, Place
+from kanalyze.models.apart import Form, LanePlace
 
 
 def in_thread(group: AccessGroup) -> tuple[int, Form | None]:
@@ -44,9 +44,9 @@ def only_every(group: AccessGroup, every: Iterable[AccessGroup]) -> Form | None:
     if unit is None or not mine:
         return None
     x, y, z = extents = access_groups.extents(facts)
-    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
-    places += [Place(1 << bit) for bit in range((x * y * z - 1).bit_length())]
-    places += [Place(iterations={loop.header: 1}) for loop in facts.description.cfg.loops]
+    places = [LanePlace(), *(LanePlace(blocks={axis: 1}) for axis in "xyz")]
+    places += [LanePlace(1 << bit) for bit in range((x * y * z - 1).bit_length())]
+    places += [LanePlace(iterations={loop.header: 1}) for loop in facts.description.cfg.loops]
     accesses = [access.address for g in mine for access, _ in g.members]
     differences = apart.differences(accesses, extents, places)
     if differences is None or not all(

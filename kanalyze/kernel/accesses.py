@@ -133,7 +133,7 @@ def _when(code: EvaluatedKernel, access: AccessValue) -> Value | None:
     if access.condition is None:
         return reached
     pool = code.addresses.solved.registers.pool
-    return pool.make("and", 1, reached, access.condition)
+    return pool.node("and", 1, reached, access.condition)
 
 
 def _pattern(

@@ -29,7 +29,7 @@ from kanalyze.kernel.sources import SourceLines, Sources
 from kanalyze.launch.record import Launch
 from kanalyze.models import counts, roles
 from kanalyze.models.branches import branches
-from kanalyze.models.coarsening import Coarsening, Moved, coarsening
+from kanalyze.models.coarsening import Coarsening, MovedBytes, coarsening
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
@@ -324,7 +324,7 @@ def _coarsening(
             and by_thread
         ):
             moved.append(
-                Moved(access.pointer, access.opcode, access.bytes_per_thread,
+                MovedBytes(access.pointer, access.opcode, access.bytes_per_thread,
                       access.kind == "store", access.loop_depth)
             )  # fmt: skip
     result = coarsening(moved, _element_bytes(code, notation, arguments), threads)
@@ -350,7 +350,7 @@ def _roles(
     for value, access in zip(code.addresses.accesses, accesses, strict=True):
         if access.space in ("global", "generic") and access.address and access.pointer:
             known.append(
-                roles.Known(
+                roles.AddressPolynomial(
                     access.pointer,
                     notation.reader.polynomial(value.address).terms,
                     notation.pointers.get(access.pointer),

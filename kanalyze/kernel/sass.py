@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from kanalyze.errors import KanalyzeError
-from kanalyze.models.counts import Traffic
+from kanalyze.models.counts import AccessClass
 from kanalyze.ptx import ir
 from kanalyze.ptx.calls import called
 from kanalyze.results import kernel as doc
@@ -79,7 +79,7 @@ def _executed(accesses: Sequence[tuple[SassInstruction, SassAccess]]) -> list[Sa
 
 def _memory(
     accesses: Sequence[tuple[SassInstruction, SassAccess]],
-) -> dict[str, dict[str, Traffic]]:
+) -> dict[str, dict[str, AccessClass]]:
     """By space and kind, as the PTX ones; dummies are left out."""
     grouped: dict[str, dict[str, list[SassAccess]]] = defaultdict(lambda: defaultdict(list))
     for access in _executed(accesses):
@@ -90,12 +90,12 @@ def _memory(
     }
 
 
-def _traffic(group: Sequence[SassAccess]) -> Traffic:
+def _traffic(group: Sequence[SassAccess]) -> AccessClass:
     sizes = [access.bytes_per_thread for access in group]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else None
     widths = Counter("bulk" if size is None else str(8 * size) for size in sizes)
-    return Traffic(len(group), total, dict(widths))
+    return AccessClass(len(group), total, dict(widths))
 
 
 def _local_bytes(accesses: Sequence[tuple[SassInstruction, SassAccess]]) -> dict[str, int]:
@@ -165,7 +165,7 @@ def _rows(
 
 
 def _row(
-    row: crosscheck.Row,
+    row: crosscheck.CrosscheckRow,
     opcodes: Mapping[tuple[str, str], Mapping[str, int]],
     verdict: str | None,
     why: str,

@@ -74,7 +74,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LanePlace:
     """A thread of a block (by its number), blocks by axis ("x") and iterations by loop; else 0."""
 
     thread: int = 0
@@ -90,12 +90,14 @@ def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
         threads: extents of the block.
     """
     lanes = range(min(WARP, threads[0] * threads[1] * threads[2]))
-    found = differences([address], threads, [Place(lane) for lane in lanes])
+    found = differences([address], threads, [LanePlace(lane) for lane in lanes])
     return Lanes(tuple(row[0] for row in found)) if found is not None else None
 
 
 def differences(
-    addresses: Iterable[Value], threads: tuple[int, int, int], places: Sequence[Place] = (Place(),)
+    addresses: Iterable[Value],
+    threads: tuple[int, int, int],
+    places: Sequence[LanePlace] = (LanePlace(),),
 ) -> list[list[Form]] | None:
     """The addresses at some places, less the first address at the first place.
 
@@ -110,12 +112,12 @@ def differences(
 
 def start(address: Value, threads: tuple[int, int, int]) -> Form | None:
     """The address of the launch's first thread, pointers among its terms; None as in `of_lanes`."""
-    found = _sums([address], threads, [Place()])
+    found = _sums([address], threads, [LanePlace()])
     return found[0][0] if found is not None else None
 
 
 def _sums(
-    values: list[Value], threads: tuple[int, int, int], places: Sequence[Place]
+    values: list[Value], threads: tuple[int, int, int], places: Sequence[LanePlace]
 ) -> list[list[Form]] | None:
     names = list(dict.fromkeys(leaf.payload for v in values for leaf in leaves(v, "param")))
     taken = []
@@ -153,7 +155,7 @@ def _form(number: int, slopes: Mapping[tuple[str, int], Array], lane: int, at: i
 def _evaluated(
     values: list[Value],
     threads: tuple[int, int, int],
-    places: Sequence[Place],
+    places: Sequence[LanePlace],
     given: Mapping[tuple[str, int], int],
 ) -> Array | None:
     """The addresses, (places, addresses)."""

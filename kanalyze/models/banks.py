@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from kanalyze.models.features import Lanes
-from kanalyze.models.warps import WARP, Rule
+from kanalyze.models.warps import WARP, CountingRule
 from kanalyze.symbolic.parts import Array
 
 BANKS = 32
@@ -60,7 +60,7 @@ def _paired(addresses: Array, lanes: Lanes) -> Lanes:
     return result
 
 
-def _load(width: int) -> Rule:
+def _load(width: int) -> CountingRule:
     def cost(addresses: Array, lanes: Lanes) -> Array:
         if width <= WORD:
             return _in_groups(addresses, lanes, width, WARP)
@@ -69,17 +69,17 @@ def _load(width: int) -> Rule:
         together = _in_groups(addresses, lanes, width, 2 * group)
         return np.where(_paired(addresses, lanes), together, apart)
 
-    return Rule(PERIOD, cost)
+    return CountingRule(PERIOD, cost)
 
 
-def _store(width: int) -> Rule:
+def _store(width: int) -> CountingRule:
     def cost(addresses: Array, lanes: Lanes) -> Array:
         return _in_groups(addresses, lanes, width, min(WARP, WARP * WORD // width))
 
-    return Rule(PERIOD, cost)
+    return CountingRule(PERIOD, cost)
 
 
-def _matrix(number: int) -> Rule:
+def _matrix(number: int) -> CountingRule:
     def cost(addresses: Array, lanes: Lanes) -> Array:
         total = np.zeros(len(addresses), np.int64)
         for start in range(0, 8 * number, 8):
@@ -87,10 +87,10 @@ def _matrix(number: int) -> Rule:
             total += _fullest_bank(rows, np.ones(rows.shape, bool), MATRIX_ROW)
         return total
 
-    return Rule(PERIOD, cost)
+    return CountingRule(PERIOD, cost)
 
 
-def rule(kind: str, width: int, matrices: int | None = None) -> Rule:
+def rule(kind: str, width: int, matrices: int | None = None) -> CountingRule:
     """The rule for a shared access.
 
     Args:

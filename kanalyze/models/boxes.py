@@ -21,7 +21,7 @@ _FEW_RUNS = 1 << 14
 _MOST_RUNS = 1 << 22
 
 
-class Run(NamedTuple):
+class SectorRun(NamedTuple):
     """``length`` sectors from ``first`` on; if more than once, ``step`` (> length) apart."""
 
     first: int
@@ -39,17 +39,17 @@ class Strip(NamedTuple):
     covers: Array
 
 
-def common_step(runs: Iterable[Run]) -> int:
+def common_step(runs: Iterable[SectorRun]) -> int:
     """The step of the run that is repeated most often; 0 if none is."""
     return max(((run.times, run.step) for run in runs if run.times > 1), default=(1, 0))[1]
 
 
-def number(runs: Iterable[Run], step: int) -> int:
+def number(runs: Iterable[SectorRun], step: int) -> int:
     """How many runs there are if only those with a certain step are kept together."""
     return sum(1 if run.step == step else run.times for run in runs)
 
 
-def strips(runs: Sequence[Run], weights: Sequence[int], step: int) -> Iterator[Strip]:
+def strips(runs: Sequence[SectorRun], weights: Sequence[int], step: int) -> Iterator[Strip]:
     """Rows of ``step`` sectors with how often each part of them is covered, from the first on.
 
     Args:
@@ -90,7 +90,7 @@ def _sweep(boxes: Array) -> Iterator[Strip]:
         yield Strip(int(rows[at]), height, columns, covers)
 
 
-def covered(runs: Sequence[Run], weights: Sequence[int]) -> dict[int, int]:
+def covered(runs: Sequence[SectorRun], weights: Sequence[int]) -> dict[int, int]:
     """How many sectors are covered how often, by number of covers; 0 covers are left out.
 
     Raises:
@@ -107,14 +107,14 @@ def covered(runs: Sequence[Run], weights: Sequence[int]) -> dict[int, int]:
     raise TooLargeError
 
 
-def _in_rows(runs: Sequence[Run], weights: Sequence[int], step: int) -> dict[int, int]:
+def _in_rows(runs: Sequence[SectorRun], weights: Sequence[int], step: int) -> dict[int, int]:
     total: dict[int, int] = {}
     for strip in strips(runs, weights, step):
         _add(total, strip.covers, np.diff(strip.edges) * strip.height)
     return total
 
 
-def _in_line(runs: Sequence[Run], weights: Sequence[int]) -> dict[int, int]:
+def _in_line(runs: Sequence[SectorRun], weights: Sequence[int]) -> dict[int, int]:
     """The same with every run by itself."""
     table = np.array(runs, np.int64).reshape(-1, 4)
     times = table[:, 2]

@@ -29,7 +29,7 @@ from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.instructions import is_terminator
 from kanalyze.symbolic.arithmetic import Array
-from kanalyze.symbolic.loops import Solved
+from kanalyze.symbolic.loops import SolvedLoops
 from kanalyze.symbolic.ptx_transfer import warp_uniform
 from kanalyze.symbolic.value import Value, evaluate_op, in_order, unknown_reasons
 
@@ -58,7 +58,7 @@ class Branch:
     depends_on: tuple[str, ...]
 
 
-def branches(cfg: Cfg, solved: Solved, extents: Extents | None = None) -> tuple[Branch, ...]:
+def branches(cfg: Cfg, solved: SolvedLoops, extents: Extents | None = None) -> tuple[Branch, ...]:
     """Sort the conditional branches of a function, in the order of its blocks.
 
     Args:

@@ -23,7 +23,7 @@ Placed = tuple[Parts, Condition, Occurrences]
 """An instruction in a launch: its address, when it is executed, and the axes of both."""
 
 
-class Access(Protocol):
+class BlockAccess(Protocol):
     """An access to memory, as blocks differ in it."""
 
     @property
@@ -73,25 +73,25 @@ class Plain:
         self.blocks = occurrences.dimensions[BLOCK]
 
     def moved(self) -> Term | None:
-        """See `Access`."""
+        """See `BlockAccess`."""
         return self.placed[0].terms.get((BLOCK,))
 
     def features(self) -> list[Feature]:
-        """See `Access`."""
+        """See `BlockAccess`."""
         return block_codes(*self.placed)
 
     def mark(self, block: int, footprint: Footprint) -> None:
-        """See `Access`."""
+        """See `BlockAccess`."""
         for found in classes(*at_block(*self.placed, block)):
             footprint.mark(*found)
 
     def span(self, block: int) -> tuple[int, int]:
-        """See `Access`."""
+        """See `BlockAccess`."""
         address, _, _ = at_block(*self.placed, block)
         return address.low, address.high
 
     def listed(self) -> Iterator[tuple[Array, Array]]:
-        """See `Access`."""
+        """See `BlockAccess`."""
         if math.prod(self.placed[2].dimensions) > _MOST_LANES:
             raise TooLargeError
         return all_lanes(*self.placed)

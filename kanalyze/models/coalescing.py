@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from kanalyze.models.features import Lanes
-from kanalyze.models.warps import Rule
+from kanalyze.models.warps import CountingRule
 from kanalyze.symbolic.parts import Array
 
 SECTOR = 32
@@ -65,7 +65,7 @@ def tensor_map(addresses: Array, lanes: Lanes) -> Array:
     return np.full(len(addresses), 128 // SECTOR, np.int64)
 
 
-SECTORS = Rule(SECTOR, sectors)
-TENSOR_MAP = Rule(SECTOR, tensor_map)
-TURNS = Rule(SECTOR, turns)
-BEGINS = Rule(SECTOR, into_sector)
+SECTORS = CountingRule(SECTOR, sectors)
+TENSOR_MAP = CountingRule(SECTOR, tensor_map)
+TURNS = CountingRule(SECTOR, turns)
+BEGINS = CountingRule(SECTOR, into_sector)

@@ -27,7 +27,7 @@ class Coarsening:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedBytes:
     """What one load or store moves between a thread and the memory behind a pointer, in bytes."""
 
     pointer: str
@@ -38,7 +38,7 @@ class Moved:
 
 
 def coarsening(
-    moved: Sequence[Moved], element_bytes: Mapping[str, tuple[int, str]], threads: int | None
+    moved: Sequence[MovedBytes], element_bytes: Mapping[str, tuple[int, str]], threads: int | None
 ) -> Coarsening:
     """Elements per thread of a kernel.
 

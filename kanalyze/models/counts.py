@@ -21,7 +21,7 @@ SPACES = ("global", "shared", "local", "const", "param", "generic")
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class AccessClass:
     """Instructions of one kind in one state space.
 
     ``bytes_per_thread`` is what one thread moves if it executes each of them once; None where the
@@ -59,7 +59,7 @@ def width_of(instruction: ir.Instruction, row: table.MemoryAccess) -> str:
 
 def memory(
     accesses: Iterable[tuple[ir.Instruction, table.MemoryAccess]],
-) -> dict[str, dict[str, Traffic]]:
+) -> dict[str, dict[str, AccessClass]]:
     """Instructions by state space and kind; spaces and kinds in a fixed order, all named."""
     grouped: dict[str, dict[str, list[tuple[ir.Instruction, table.MemoryAccess]]]] = {
         space: {"load": [], "store": []} for space in SPACES
@@ -73,11 +73,11 @@ def memory(
     }
 
 
-def _traffic(group: list[tuple[ir.Instruction, table.MemoryAccess]]) -> Traffic:
+def _traffic(group: list[tuple[ir.Instruction, table.MemoryAccess]]) -> AccessClass:
     sizes = [row.bytes_per_thread for _, row in group]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else None
-    return Traffic(len(group), total, dict(Counter(width_of(i, row) for i, row in group)))
+    return AccessClass(len(group), total, dict(Counter(width_of(i, row) for i, row in group)))
 
 
 def special_registers(instructions: Iterable[ir.Instruction]) -> dict[str, int]:

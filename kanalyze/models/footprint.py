@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanalyze.models import boxes
-from kanalyze.models.boxes import Run
+from kanalyze.models.boxes import SectorRun
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.symbolic.parts import LARGEST, Array, TooLargeError
 
@@ -38,7 +38,7 @@ class Footprint:
 
     low: int
     extent: int
-    runs: set[Run] = field(default_factory=set)
+    runs: set[SectorRun] = field(default_factory=set)
     marks: npt.NDArray[np.bool_] | None = None
 
     @staticmethod
@@ -97,7 +97,7 @@ class Footprint:
             else:
                 self._add_all(some, offsets)
 
-    def _add(self, runs: set[Run]) -> None:
+    def _add(self, runs: set[SectorRun]) -> None:
         if self.marks is None:
             self.runs |= runs
             if boxes.number(self.runs, boxes.common_step(self.runs)) > _MOST_RUNS:
@@ -126,7 +126,7 @@ class Footprint:
             self.runs.clear()
         return self.marks
 
-    def _paint(self, marks: npt.NDArray[np.bool_], run: Run) -> None:
+    def _paint(self, marks: npt.NDArray[np.bool_], run: SectorRun) -> None:
         first = run.first - self.low // SECTOR
         last = first + (run.times - 1) * run.step
         if run.times > 1:
@@ -150,7 +150,7 @@ class Footprint:
     def _row(self) -> int:
         return max(1, boxes.common_step(self.runs))
 
-    def disjoint(self) -> list[Run]:
+    def disjoint(self) -> list[SectorRun]:
         """The marked sectors as runs of which no two overlap, and single ones do not touch."""
         if self.marks is not None:
             edges = np.flatnonzero(np.diff(self.marks, prepend=False, append=False))
@@ -170,11 +170,11 @@ class Footprint:
                         begins.append(first)
                         ends.append(last)
                     else:
-                        found.append(Run(first, self._row(), strip.height, end - begin))
+                        found.append(SectorRun(first, self._row(), strip.height, end - begin))
         return found + _single(np.array(begins, np.int64), np.array(ends, np.int64))
 
 
-def _single(begins: Array, ends: Array) -> list[Run]:
+def _single(begins: Array, ends: Array) -> list[SectorRun]:
     """Runs that begin and end there, those that touch or overlap as one."""
     order = np.argsort(begins)
     begins, reached = begins[order], np.maximum.accumulate(ends[order])
@@ -182,7 +182,7 @@ def _single(begins: Array, ends: Array) -> list[Run]:
     firsts = begins[np.concatenate(([0], apart + 1))] if len(begins) else begins
     lasts = reached[np.concatenate((apart, [len(begins) - 1]))] if len(begins) else begins
     pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
-    return [Run(first, 0, 1, last - first) for first, last in pairs]
+    return [SectorRun(first, 0, 1, last - first) for first, last in pairs]
 
 
 def _step(bases: Array) -> int | None:
@@ -193,23 +193,23 @@ def _step(bases: Array) -> int | None:
     return step if step > 0 and bool((np.diff(bases) == step).all()) else None
 
 
-def _repeated(first: int, step: int, times: int, offsets: Array) -> set[Run]:
+def _repeated(first: int, step: int, times: int, offsets: Array) -> set[SectorRun]:
     """The sectors of ``base + offset`` for bases that lie evenly, from the first on."""
     turn = SECTOR // math.gcd(step, SECTOR)  # so many steps are whole sectors
-    found: set[Run] = set()
+    found: set[SectorRun] = set()
     for base in range(min(turn, times)):
         sectors = np.unique(np.floor_divide(offsets + (first + base * step), SECTOR))
         found |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
     return found
 
 
-def _runs(sectors: Array, step: int = 0, times: int = 1) -> set[Run]:
+def _runs(sectors: Array, step: int = 0, times: int = 1) -> set[SectorRun]:
     """The runs of some sectors, in rising order, each repeated; as one where they touch."""
     begins = np.flatnonzero(np.diff(sectors, prepend=sectors[0] - 2) != 1)
     lengths = np.diff(begins, append=len(sectors))
     return {
-        Run(first, 0, 1, (times - 1) * step + length)
+        SectorRun(first, 0, 1, (times - 1) * step + length)
         if times == 1 or length >= step
-        else Run(first, step, times, length)
+        else SectorRun(first, step, times, length)
         for first, length in zip(sectors[begins].tolist(), lengths.tolist(), strict=True)
     }

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from kanalyze.models.features import Lanes
-from kanalyze.models.warps import Rule
+from kanalyze.models.warps import CountingRule
 from kanalyze.symbolic.parts import Array
 
 _ROWS = (64, 128, 256, 512, 1024, 2048)
@@ -86,13 +86,13 @@ def lanes_apart(offsets: Sequence[int]) -> int:
     return gap if 2 * times > len(offsets) else 0
 
 
-def with_layout(rule: Rule, layout: Layout) -> Rule:
+def with_layout(rule: CountingRule, layout: Layout) -> CountingRule:
     """A rule for what an access would cost with another layout."""
 
     def cost(addresses: Array, lanes: Lanes) -> Array:
         return rule.cost(layout.moved(addresses), lanes)
 
-    return Rule(_ANYWHERE, cost)
+    return CountingRule(_ANYWHERE, cost)
 
 
 def best(

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kanalyze.models import boxes
-from kanalyze.models.boxes import Run
-from kanalyze.models.by_block import Access
+from kanalyze.models.boxes import SectorRun
+from kanalyze.models.by_block import BlockAccess
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import (
     Codes,
@@ -60,7 +60,7 @@ class Lattice:
     weight: int
 
 
-def reuse(accesses: Sequence[Access]) -> Reuse:
+def reuse(accesses: Sequence[BlockAccess]) -> Reuse:
     """How blocks share the sectors of some accesses.
 
     Raises:
@@ -83,8 +83,8 @@ class _Kind(NamedTuple):
     moved: list[Lattice]
 
 
-def _by_classes(accesses: Sequence[Access]) -> Reuse:
-    runs: list[Run] = []
+def _by_classes(accesses: Sequence[BlockAccess]) -> Reuse:
+    runs: list[SectorRun] = []
     weights: list[int] = []
     by_sectors: dict[int, int] = {}
     for kind in _kinds(accesses):
@@ -99,7 +99,7 @@ def _by_classes(accesses: Sequence[Access]) -> Reuse:
     return Reuse(boxes.covered(runs, weights) if runs else {}, by_sectors)
 
 
-def _kinds(accesses: Sequence[Access]) -> list[_Kind]:
+def _kinds(accesses: Sequence[BlockAccess]) -> list[_Kind]:
     """The blocks by kind."""
     blocks = accesses[0].blocks
     alone = [access.moved() for access in accesses]
@@ -175,7 +175,7 @@ def _listed_kinds(place: Array, signatures: Sequence[Array]) -> list[_Kind]:
     return kinds
 
 
-def _pattern(accesses: Sequence[Access], block: int) -> list[Run]:
+def _pattern(accesses: Sequence[BlockAccess], block: int) -> list[SectorRun]:
     """The sectors that one block touches, as runs that do not overlap."""
     spans = [access.span(block) for access in accesses]
     footprint = Footprint.over(min(low for low, _ in spans), max(high for _, high in spans))
@@ -184,7 +184,7 @@ def _pattern(accesses: Sequence[Access], block: int) -> list[Run]:
     return _joined(footprint.disjoint())
 
 
-def _joined(runs: list[Run]) -> list[Run]:
+def _joined(runs: list[SectorRun]) -> list[SectorRun]:
     """Single runs of one length that lie evenly, as one that is repeated."""
     single: dict[int, list[int]] = {}
     for run in runs:
@@ -195,7 +195,7 @@ def _joined(runs: list[Run]) -> list[Run]:
         places = np.array(sorted(firsts), np.int64)
         for lattice in lattices(places, np.ones(len(places), np.int64)):
             step, times = lattice.steps[0] if lattice.steps else (0, 1)
-            result += [Run(first, step, times, length) for first in _spread(lattice, 1)]
+            result += [SectorRun(first, step, times, length) for first in _spread(lattice, 1)]
     return result
 
 
@@ -247,7 +247,7 @@ def _spread(lattice: Lattice, kept: int) -> list[int]:
     return found
 
 
-def _add(runs: list[Run], weights: list[int], run: Run, lattice: Lattice) -> None:
+def _add(runs: list[SectorRun], weights: list[int], run: SectorRun, lattice: Lattice) -> None:
     """Add a run at each place of a lattice."""
     steps = sorted((s, n) for s, n in ((run.step, run.times), *lattice.steps) if n > 1)
     found = _merged(run.first + lattice.first, steps, run.length)
@@ -257,10 +257,10 @@ def _add(runs: list[Run], weights: list[int], run: Run, lattice: Lattice) -> Non
         raise TooLargeError
 
 
-def _merged(first: int, steps: list[tuple[int, int]], length: int) -> list[Run]:
+def _merged(first: int, steps: list[tuple[int, int]], length: int) -> list[SectorRun]:
     """A run at each place ``first + Σ i·step`` (steps rising) as few runs with the same sum."""
     if not steps:
-        return [Run(first, 0, 1, length)]
+        return [SectorRun(first, 0, 1, length)]
     (step, times), rest = steps[0], steps[1:]
     if step <= length:  # they touch or overlap: whole turns lie one behind the other
         whole, left = divmod(length, step)
@@ -279,13 +279,13 @@ def _merged(first: int, steps: list[tuple[int, int]], length: int) -> list[Run]:
         firsts = [place + i * other for place in firsts for i in range(number)]
         if len(firsts) > _MOST_RUNS:
             raise TooLargeError
-    return [Run(place, step, times, length) for place in firsts]
+    return [SectorRun(place, step, times, length) for place in firsts]
 
 
 # ---------------------------------------------------------------- one by one
 
 
-def _one_by_one(accesses: Sequence[Access]) -> Reuse:
+def _one_by_one(accesses: Sequence[BlockAccess]) -> Reuse:
     """Every lane of every block looked at."""
     blocks, places = (np.concatenate(each) for each in zip(*_listed(accesses), strict=True))
     if not len(places):
@@ -298,7 +298,7 @@ def _one_by_one(accesses: Sequence[Access]) -> Reuse:
     return Reuse(_histogram(touched % extent), _histogram(touched // extent))
 
 
-def _listed(accesses: Sequence[Access]) -> Iterator[tuple[Array, Array]]:
+def _listed(accesses: Sequence[BlockAccess]) -> Iterator[tuple[Array, Array]]:
     yield np.zeros(0, np.int64), np.zeros(0, np.int64)
     for access in accesses:
         yield from access.listed()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AddressPolynomial:
     """An access: its pointer, its address as a polynomial, bytes per element, pattern of a warp."""
 
     pointer: str
@@ -27,7 +27,9 @@ class Known:
 _MEANING = {"ctaid": "block index", "tid": "thread index", "clusterid": "cluster index"}
 
 
-def role(register: str, accesses: Sequence[Known], definitions: Mapping[str, str]) -> str | None:
+def role(
+    register: str, accesses: Sequence[AddressPolynomial], definitions: Mapping[str, str]
+) -> str | None:
     """What ``register`` ("ctaid.x") does in the addresses; None for registers without a role.
 
     ``definitions`` gives the names that stand for parts of addresses.
@@ -56,7 +58,7 @@ def _derived(register: str, definitions: Mapping[str, str]) -> list[str]:
     return found[1:]
 
 
-def _step(access: Known, register: str, derived: Sequence[str]) -> str | None:
+def _step(access: AddressPolynomial, register: str, derived: Sequence[str]) -> str | None:
     """``1024 elements (4096 B) a block``, for a register that the address is linear in."""
     whole = {m: c for m, c in access.terms.items() if register in m}
     inside = [a for m in access.terms for a in m if a != register and _mentions(a, register)]
@@ -81,7 +83,7 @@ def _step(access: Known, register: str, derived: Sequence[str]) -> str | None:
     return f"{' + '.join(steps)} a block"
 
 
-def _thread(access: Known, register: str) -> str | None:
+def _thread(access: AddressPolynomial, register: str) -> str | None:
     if not any(_mentions(atom, register) for monomial in access.terms for atom in monomial):
         return None
     if access.pattern is None or access.bytes_per_thread is None:

@@ -46,7 +46,7 @@ _MOST_STRETCHES = 1 << 11
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CountingRule:
     """What one execution by one warp costs.
 
     ``cost`` takes addresses and which lanes take part, both (executions, 32), and returns the cost
@@ -86,7 +86,9 @@ class Occurrences:
     dimensions: tuple[int, ...]
 
 
-def count(rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences) -> Counted:
+def count(
+    rule: CountingRule, address: Parts, condition: Condition, occurrences: Occurrences
+) -> Counted:
     """Count one instruction.
 
     Raises:
@@ -110,7 +112,7 @@ class AlikeClasses:
 
 
 def classes_by_cost(
-    rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences
+    rule: CountingRule, address: Parts, condition: Condition, occurrences: Occurrences
 ) -> tuple[AlikeClasses, ...]:
     """The classes that `count` evaluates one member of.
 
@@ -138,13 +140,15 @@ def classes(address: Parts, condition: Condition, occurrences: Occurrences) -> I
     return Counter(ANYWHERE, address, condition, occurrences).classes()
 
 
-ANYWHERE = Rule(1 << 62, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
+ANYWHERE = CountingRule(1 << 62, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
 
 
 class Counter:
     """One instruction in a launch, with the rule that it is counted by."""
 
-    def __init__(self, rule: Rule, address: Parts, condition: Condition, occurrences: Occurrences):
+    def __init__(
+        self, rule: CountingRule, address: Parts, condition: Condition, occurrences: Occurrences
+    ):
         self.rule = rule
         self.shape = occurrences.dimensions
         self.rank = len(self.shape)
@@ -408,7 +412,7 @@ def _by_warp(lanes: L) -> L:
 
 
 class _Tally:
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: CountingRule) -> None:
         self.rule = rule
         self.by_cost: dict[int, int] = {}
         self.threads = 0

@@ -16,12 +16,12 @@ from kanalyze.models import tensor
 from kanalyze.performance.cache_sim.tiles import past_l1
 from kanalyze.performance.timing import pipes
 from kanalyze.performance.timing.chain import chain
-from kanalyze.performance.timing.model import Demand
+from kanalyze.performance.timing.model import SmWork
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.memory import memory_access
-from kanalyze.traffic.totals import Totals
+from kanalyze.traffic.totals import LaunchTotals
 
 _LANES = 32
 _WARPS_OF_A_GROUP = 4
@@ -30,7 +30,7 @@ _THROUGH_L1 = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalBytes:
     """Bytes of local memory that the machine code reads and writes over the launch."""
 
     read: int
@@ -38,8 +38,8 @@ class Local:
 
 
 def demand(
-    totals: Totals, code: SassKernelLaunch, cfg: Cfg, sectors: int, device: Device
-) -> Demand | Unknown:
+    totals: LaunchTotals, code: SassKernelLaunch, cfg: Cfg, sectors: int, device: Device
+) -> SmWork | Unknown:
     """What the launch asks for; the reason where a part of it is not known.
 
     Args:
@@ -71,7 +71,7 @@ def demand(
     warps = blocks * -(-math.prod(code.launch.block) // _LANES)
     alone = chain(code.cfg, runs(code), warps)
     spilled = local(code)
-    return Demand(
+    return SmWork(
         cycles,
         sectors,
         alone.cycles * blocks,
@@ -83,7 +83,7 @@ def demand(
     )
 
 
-def local(code: SassKernelLaunch) -> Local:
+def local(code: SassKernelLaunch) -> LocalBytes:
     """Local memory, stack arrays and spills, as far as it is known how often it is accessed."""
     moved = {"load": 0, "store": 0}
     for instruction, warps in _executed(code):
@@ -92,10 +92,10 @@ def local(code: SassKernelLaunch) -> Local:
             continue
         if access.kind in moved and access.bytes_per_thread:
             moved[access.kind] += warps * 32 * access.bytes_per_thread
-    return Local(moved["load"], moved["store"])
+    return LocalBytes(moved["load"], moved["store"])
 
 
-def unrolled(totals: Totals, code: SassKernelLaunch) -> int:
+def unrolled(totals: LaunchTotals, code: SassKernelLaunch) -> int:
     """How many iterations of its loops the machine code asks for at once, where it unrolls them.
 
     Told by the loads from global memory in the innermost loop that has most of them, in PTX and in
@@ -142,7 +142,7 @@ def runs(code: SassKernelLaunch) -> Iterator[tuple[int, int]]:
             yield index, warps
 
 
-def _tensor(totals: Totals, cfg: Cfg) -> Iterator[tuple[ir.Instruction, int]]:
+def _tensor(totals: LaunchTotals, cfg: Cfg) -> Iterator[tuple[ir.Instruction, int]]:
     for block in cfg.blocks:
         for instruction in block.instructions:
             if tensor.operand_type(instruction) is not None:
@@ -166,7 +166,7 @@ def _copied(costs: Iterable[Cost]) -> float:
     return total
 
 
-def turns(totals: Totals) -> float:
+def turns(totals: LaunchTotals) -> float:
     """Atomics that go to the same address, in the mean of those of a pointer; the most of any."""
     groups: dict[str | None, list[Cost]] = {}
     rows = zip(totals.costs, totals.description.kernel.accesses, strict=True)

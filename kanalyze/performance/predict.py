@@ -20,15 +20,20 @@ from kanalyze.models import tensor
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.performance.cache_sim import streams
 from kanalyze.performance.cache_sim.local import with_local
-from kanalyze.performance.cache_sim.parameters import Machine, NoParameterError, Parameter, machine
-from kanalyze.performance.cache_sim.results import COUNTERS, Known, Work, whole
+from kanalyze.performance.cache_sim.parameters import (
+    CacheParameter,
+    MemoryMachine,
+    NoParameterError,
+    machine,
+)
+from kanalyze.performance.cache_sim.results import COUNTERS, KnownSectors, Work, whole
 from kanalyze.performance.cache_sim.stores import rewrites
 from kanalyze.performance.cache_sim.tiles import READ, past_l1
 from kanalyze.performance.demand import demand, local, runs, unrolled
-from kanalyze.performance.timing.model import Times, sm_work, times
+from kanalyze.performance.timing.model import PredictedTimes, sm_work, times
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.traffic.totals import Totals
+from kanalyze.traffic.totals import LaunchTotals
 
 _MOST_BLOCKS = 1 << 16
 _CARVEOUT_ROOM = 1.6
@@ -47,7 +52,7 @@ class Prediction:
 
     counters: Mapping[str, int]
     interval: Mapping[str, tuple[int, int]]
-    times: Times
+    times: PredictedTimes
     time_interval: tuple[float, float] | None
     assumptions: tuple[str, ...]
 
@@ -60,7 +65,7 @@ class Given:
     """
 
     description: Description
-    totals: Totals
+    totals: LaunchTotals
     code: SassKernelLaunch | Unknown
     counters: Mapping[str, int | None]
     read_bytes: int | None
@@ -74,7 +79,7 @@ def predict(
     given: Given,
     device: Device,
     changes: Mapping[str, float] | None = None,
-    own: Mapping[str, Parameter] | None = None,
+    own: Mapping[str, CacheParameter] | None = None,
 ) -> Prediction | Unknown:
     """Simulate the launch; the reason where that is not possible.
 
@@ -151,7 +156,9 @@ def predict(
     )
 
 
-def _at_least(interval: tuple[float, float] | None, predicted: Times) -> tuple[float, float] | None:
+def _at_least(
+    interval: tuple[float, float] | None, predicted: PredictedTimes
+) -> tuple[float, float] | None:
     """The range of the simulated ends, none of which is before the largest bound."""
     if interval is None:
         return None
@@ -161,7 +168,7 @@ def _at_least(interval: tuple[float, float] | None, predicted: Times) -> tuple[f
 
 
 def _assumptions(
-    given: Given, chip: Machine, runs: int, rate: int, ranged: bool
+    given: Given, chip: MemoryMachine, runs: int, rate: int, ranged: bool
 ) -> tuple[str, ...]:
     sets = "all sets" if rate == 1 else f"one set in {rate}"
     said = [f"L1, L2, HBM and time are estimates: {runs} simulated runs, {sets} of L2"]
@@ -183,7 +190,7 @@ def _assumptions(
     return tuple(said)
 
 
-def _known(given: Given) -> Known:
+def _known(given: Given) -> KnownSectors:
     uncached = 0
     for cost in given.totals.costs:
         row = cost.access.row
@@ -197,7 +204,7 @@ def _known(given: Given) -> Known:
         elif past_l1(cost.access):
             uncached += cost.counted.cost
     code = given.code
-    return Known(
+    return KnownSectors(
         read=(given.read_bytes or 0) // SECTOR,
         written=(given.write_bytes or 0) // SECTOR,
         uncached=uncached,
@@ -225,7 +232,7 @@ def achieved(
     predicted: Prediction,
     device: Device,
     operations: float | None,
-    totals: Totals,
+    totals: LaunchTotals,
     changes: Mapping[str, float],
 ) -> dict[str, float]:
     """Rates at the predicted time, and their shares of the device's peaks, where known."""

@@ -9,7 +9,12 @@ from kanalyze.errors import Unknown
 from kanalyze.models import tensor
 from kanalyze.models.intensity import crossing
 from kanalyze.models.roofline import roofline
-from kanalyze.performance.cache_sim.parameters import Machine, NoParameterError, Parameter, machine
+from kanalyze.performance.cache_sim.parameters import (
+    CacheParameter,
+    MemoryMachine,
+    NoParameterError,
+    machine,
+)
 from kanalyze.performance.predict import WHAT_IF
 from kanalyze.results import traffic as doc
 
@@ -26,7 +31,7 @@ def roofline_of(
     predicted_us: float | None,
     device: Device | None,
     changes: Mapping[str, float],
-    own: Mapping[str, Parameter] | None = None,
+    own: Mapping[str, CacheParameter] | None = None,
 ) -> doc.RooflinePart | Unknown:
     """Where the launch stands; the reason where that is not known.
 
@@ -111,7 +116,7 @@ def _peak(unit: str, device: Device) -> float | None:
 
 
 def _bandwidths(
-    device: Device, chip: Machine, changes: Mapping[str, float]
+    device: Device, chip: MemoryMachine, changes: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Bytes a second of each level, and what that rests on."""
     assert device.dram_gb_per_s is not None  # or the machine has no parameters

@@ -53,7 +53,7 @@ class Body:
 class BodyReader:
     """Reads one body; see `read`."""
 
-    def __init__(self, source: scan.Source, locs: Locs, diagnostics: list[Diagnostic]):
+    def __init__(self, source: scan.PtxSource, locs: Locs, diagnostics: list[Diagnostic]):
         self._source = source
         self._text = source.text
         self._locs = locs
@@ -68,7 +68,7 @@ class BodyReader:
         self._places: list[int] = []
         self._matches: list[re.Match[str]] = []
         self._texts: list[str] = []
-        self._contexts: list[scan.Context] = []
+        self._contexts: list[scan.ScanContext] = []
 
     def read(self, start: int) -> Body:
         """Read the body that begins behind the ``{`` before ``start``."""
@@ -85,7 +85,7 @@ class BodyReader:
         places, texts = self._places, self._texts
         matches, contexts = self._matches, self._contexts
         loc, asm, scope = self._loc, self._asm, stack[-1]
-        context = scan.Context(source, loc, asm, scope, 0)
+        context = scan.ScanContext(source, loc, asm, scope, 0)
         for match in scan.BODY.finditer(self._text, start):
             kind = match.lastindex
             if kind == scan.INSTRUCTION:
@@ -98,10 +98,10 @@ class BodyReader:
             if kind == scan.LOC:
                 if not asm:
                     loc = self._read_loc(match)
-                    context = scan.Context(source, loc, asm, scope, 0)
+                    context = scan.ScanContext(source, loc, asm, scope, 0)
             elif kind == scan.MARK:
                 asm = self._asm = match[5] == "begin"
-                context = scan.Context(source, loc, asm, scope, 0)
+                context = scan.ScanContext(source, loc, asm, scope, 0)
             elif kind == scan.LABEL:
                 label = _new(Label)
                 _set_raw(label, (scan.LabelContext(source, scope), match))
@@ -110,7 +110,7 @@ class BodyReader:
                 self._scopes.append(scope)
                 scope = len(self._scopes) - 1
                 stack.append(scope)
-                context = scan.Context(source, loc, asm, scope, 0)
+                context = scan.ScanContext(source, loc, asm, scope, 0)
                 body.append(ScopeOpen(source.pos(match.start(7)), scope))
             elif kind == scan.CLOSE:
                 if len(stack) == 1:
@@ -118,7 +118,7 @@ class BodyReader:
                 body.append(ScopeClose(source.pos(match.start(8)), scope))
                 stack.pop()
                 scope = stack[-1]
-                context = scan.Context(source, loc, asm, scope, 0)
+                context = scan.ScanContext(source, loc, asm, scope, 0)
             elif kind == scan.BLOCK_COMMENT:
                 close = self._text.find("*/", match.end())
                 if close < 0:
@@ -176,7 +176,7 @@ class BodyReader:
         self._body.append(None)
         self._texts.append(match[3])
         self._matches.append(match)
-        self._contexts.append(scan.Context(source, self._loc, self._asm, scope, start))
+        self._contexts.append(scan.ScanContext(source, self._loc, self._asm, scope, start))
         return cut.end
 
     def _unended(self, cut: scan.Cut) -> int:
@@ -240,7 +240,7 @@ class BodyReader:
         for waiting in (texts, matches, contexts, self._places):
             waiting.clear()
 
-    def _unreadable(self, match: re.Match[str], context: scan.Context) -> Opaque:
+    def _unreadable(self, match: re.Match[str], context: scan.ScanContext) -> Opaque:
         start = context.base + scan.statement_start(match)
         text = self._text[start : context.base + match.end()]
         return Opaque(text, self._source.pos(start), context.scope)

@@ -24,7 +24,7 @@ _BYTES = {"pred": 1, "texref": 0, "samplerref": 0, "surfref": 0}
 _TYPE = re.compile(r"[a-z]+(\d+)(?:x(\d+))?$")
 
 
-class Bound:
+class BoundStatement:
     """A statement: the tree of its shape, and its own names and numbers."""
 
     def __init__(self, tree: Any, index: dict[int, int], slots: list[tuple[str, int]]):
@@ -49,7 +49,7 @@ class Bound:
 _trees: dict[tuple[str, str], tuple[Any, dict[int, int]]] = {}
 
 
-def bound(start: str, text: str) -> Bound:
+def bound(start: str, text: str) -> BoundStatement:
     """Apply the grammar's rule ``start`` to a statement (once per shape).
 
     Raises:
@@ -76,11 +76,11 @@ def bound(start: str, text: str) -> Bound:
         found = sorted((t.start_pos, str(t)) for t in tokens)
         index = {start: number for number, (start, _) in enumerate(found)}
         if found != [(start, text) for text, start in slots]:  # cut differently: not for others
-            return Bound(tree, index, [(text, start) for start, text in found])
+            return BoundStatement(tree, index, [(text, start) for start, text in found])
         if len(_trees) >= _MAX_TREES:
             _trees.clear()
         known = _trees[start, shape] = tree, index
-    return Bound(known[0], known[1], slots)
+    return BoundStatement(known[0], known[1], slots)
 
 
 def type_bytes(type_: str, vector: int = 1) -> int:
@@ -112,7 +112,7 @@ def registers(text: str, pos: Pos, scope: int) -> RegisterDeclaration:
 class _Words:
     """The attribute words of a declaration, sorted by what they are."""
 
-    def __init__(self, statement: Bound, nodes: list[Any]):
+    def __init__(self, statement: BoundStatement, nodes: list[Any]):
         self.space = ""
         self.types: list[str] = []
         self.align: int | None = None
@@ -154,7 +154,7 @@ class _Words:
         return type_bytes(self.types[-1], width)
 
 
-def _dimensions(statement: Bound, node: Any) -> tuple[int | None, ...]:
+def _dimensions(statement: BoundStatement, node: Any) -> tuple[int | None, ...]:
     """The dimensions of a declarator; None for one that is open."""
     return tuple(
         _value(statement, child.children[0]) if child.children else None
@@ -173,7 +173,7 @@ def _elements(dimensions: tuple[int | None, ...]) -> int | None:
     return total
 
 
-def _value(statement: Bound, expression: Any) -> int | None:
+def _value(statement: BoundStatement, expression: Any) -> int | None:
     parts = expression.children
     if len(parts) == 1 and parts[0].data == "number":
         return statement.number(parts[0].children[0])
@@ -191,7 +191,9 @@ def _value(statement: Bound, expression: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def parameters(statement: Bound, node: Any, place: Callable[[int], Pos]) -> tuple[Parameter, ...]:
+def parameters(
+    statement: BoundStatement, node: Any, place: Callable[[int], Pos]
+) -> tuple[Parameter, ...]:
     """Return the parameters of a ``parameters`` node.
 
     Args:

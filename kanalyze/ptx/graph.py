@@ -67,7 +67,7 @@ class BasicBlock(Generic[I]):
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class NaturalLoop:
     """A natural loop: all back edges to one header.
 
     ``parent`` is the index of the enclosing loop in `Cfg.loops`; ``depth`` of an outermost one
@@ -90,7 +90,7 @@ class ControlFlow(Generic[I]):
     ``ipdom`` give the immediate dominator and post-dominator of a block; the entry, blocks that
     are never reached, and (for ``ipdom``) blocks from which the end is never reached have none.
     ``order`` is the reverse post-order of the reachable blocks. ``irreducible`` tells that there
-    is a cycle with more than one entry, which is in no `Loop`. ``unresolved`` holds the branches
+    is a cycle with more than one entry, in no `NaturalLoop`. ``unresolved`` holds the branches
     whose target is not there; they are taken to leave the function.
     """
 
@@ -99,7 +99,7 @@ class ControlFlow(Generic[I]):
     exit: int
     idom: Mapping[int, int]
     ipdom: Mapping[int, int]
-    loops: tuple[Loop, ...]
+    loops: tuple[NaturalLoop, ...]
     loop_depth: tuple[int, ...]
     order: tuple[int, ...]
     irreducible: bool
@@ -116,7 +116,7 @@ class ControlFlow(Generic[I]):
             node = self.idom.get(node)
         return node == first
 
-    def innermost_loop(self, block: int) -> Loop | None:
+    def innermost_loop(self, block: int) -> NaturalLoop | None:
         """Return the innermost loop around a block."""
         around = [loop for loop in self.loops if block in loop.body]
         return max(around, key=lambda loop: loop.depth, default=None)
@@ -127,7 +127,7 @@ class Shape(TypedDict):
 
     idom: Mapping[int, int]
     ipdom: Mapping[int, int]
-    loops: tuple[Loop, ...]
+    loops: tuple[NaturalLoop, ...]
     loop_depth: tuple[int, ...]
     order: tuple[int, ...]
     irreducible: bool
@@ -243,7 +243,7 @@ def dominance_frontiers(graph: Graph, idom: Mapping[int, int]) -> dict[int, set[
 
 def natural_loops(
     graph: Graph, order: list[int], idom: dict[int, int]
-) -> tuple[tuple[Loop, ...], bool]:
+) -> tuple[tuple[NaturalLoop, ...], bool]:
     """Return the natural loops, outer ones first, and whether a cycle is in none."""
     number = {node: place for place, node in enumerate(order)}
     latches: dict[int, list[int]] = {}
@@ -271,7 +271,7 @@ def natural_loops(
             waiting.extend(p for p in graph.predecessors(node) if p in number)
         bodies.append((header, ends, frozenset(inside)))
     bodies.sort(key=lambda item: (-len(item[2]), number[item[0]]))
-    loops: list[Loop] = []
+    loops: list[NaturalLoop] = []
     for header, ends, inside_all in bodies:
         parent: int | None = None
         for place, outer in enumerate(loops):
@@ -284,5 +284,5 @@ def natural_loops(
             for following in graph.successors(node)
             if following not in inside_all
         )
-        loops.append(Loop(header, tuple(sorted(ends)), inside_all, depth, parent, exits))
+        loops.append(NaturalLoop(header, tuple(sorted(ends)), inside_all, depth, parent, exits))
     return tuple(loops), irreducible

@@ -18,7 +18,7 @@ from kanalyze.ptx.ir import Address, Immediate, Instruction, Name, Not, Operand,
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PtxMnemonic:
     """What is known of a mnemonic.
 
     ``mnemonic`` may have dots where the manual has one entry for it (``cp.async.bulk``).
@@ -114,8 +114,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
 )  # fmt: skip
 
 #: Every row by its mnemonic.
-ROWS: dict[str, Row] = {
-    mnemonic: Row(mnemonic, kind, writes, section)
+ROWS: dict[str, PtxMnemonic] = {
+    mnemonic: PtxMnemonic(mnemonic, kind, writes, section)
     for kind, writes, section, mnemonics in _TABLE
     for mnemonic in mnemonics.split()
 }
@@ -138,7 +138,7 @@ _SPECIAL = re.compile(
 
 
 @lru_cache(maxsize=8192)
-def row_of(opcode: str) -> Row | None:
+def row_of(opcode: str) -> PtxMnemonic | None:
     """Return the row of a full opcode (``cp.async.bulk.tensor.2d.…``): the most specific one."""
     parts = [part.partition("::")[0] for part in opcode.split(".")]
     if parts[0] in ("bar", "barrier"):
@@ -150,7 +150,7 @@ def row_of(opcode: str) -> Row | None:
     return None
 
 
-def lookup(instruction: Instruction) -> Row | None:
+def lookup(instruction: Instruction) -> PtxMnemonic | None:
     """Return the table's row of an instruction; None if its mnemonic is not understood."""
     return row_of(instruction.opcode)
 
@@ -204,7 +204,7 @@ def operand_names(operand: Operand) -> Iterator[str]:
             yield from operand_names(operand.operand)
 
 
-def _has_result(instruction: Instruction, row: Row | None) -> bool:
+def _has_result(instruction: Instruction, row: PtxMnemonic | None) -> bool:
     """Tell whether the first operand is written."""
     operands = instruction.operands
     if not operands or isinstance(operands[0], Address | Immediate):

@@ -54,7 +54,7 @@ def parse_ptx(text: str, name: str = "<string>") -> Module:
     """
     modules = parse_ptx_modules(text, name)
     if len(modules) > 1:
-        source = scan.Source(text, name)
+        source = scan.PtxSource(text, name)
         starts = [match.start() for match in _MODULE_START.finditer(text)]
         spot = source.spot(starts[1]) if len(starts) > 1 else None
         raise InputError(
@@ -69,7 +69,7 @@ def parse_ptx_modules(text: str, name: str = "<string>") -> tuple[Module, ...]:
     Raises:
         InputError: there is no PTX module in the text.
     """
-    source = scan.Source(text, name)
+    source = scan.PtxSource(text, name)
     start = 1 if text.startswith("\ufeff") else 0
     start = _blank_end(source, start)
     other = looks_like(text, start)
@@ -90,7 +90,9 @@ def parse_ptx_modules(text: str, name: str = "<string>") -> tuple[Module, ...]:
         return _modules(source, start, junk)
 
 
-def _modules(source: scan.Source, start: int, junk: tuple[int, int] | None) -> tuple[Module, ...]:
+def _modules(
+    source: scan.PtxSource, start: int, junk: tuple[int, int] | None
+) -> tuple[Module, ...]:
     modules: list[Module] = []
     while True:
         reader = _ModuleReader(source, start)
@@ -120,7 +122,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _blank_end(source: scan.Source, start: int) -> int:
+def _blank_end(source: scan.PtxSource, start: int) -> int:
     """Return the offset behind blanks and comments."""
     match = scan.BLANK.match(source.text, start)
     end = match.end() if match else start
@@ -146,7 +148,7 @@ def _unfinished(cut: scan.Cut) -> tuple[str, int]:
 class _ModuleReader:
     """Reads one module."""
 
-    def __init__(self, source: scan.Source, start: int):
+    def __init__(self, source: scan.PtxSource, start: int):
         self._source = source
         self._text = source.text
         self._start = start
@@ -367,7 +369,7 @@ class _ModuleReader:
         return read.end
 
     def _parameters(
-        self, statement: declarations.Bound, nodes: list[Any], start: int
+        self, statement: declarations.BoundStatement, nodes: list[Any], start: int
     ) -> tuple[Parameter, ...]:
         def place(offset: int) -> Pos:
             return self._source.pos(start + offset)

@@ -69,7 +69,7 @@ _NOT_NEWLINE = re.compile(r"[^\r\n]")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-class Source:
+class PtxSource:
     """A text with its name, and the way from an offset to line and column."""
 
     def __init__(self, text: str, name: str):
@@ -103,10 +103,10 @@ class Source:
         return self._starts
 
 
-class Context(NamedTuple):
+class ScanContext(NamedTuple):
     """What neighbouring instructions share; ``base`` is the offset of the text of a match."""
 
-    source: Source
+    source: PtxSource
     loc: Loc | None
     inline_asm: bool
     scope: int
@@ -131,7 +131,7 @@ class Context(NamedTuple):
 class LabelContext(NamedTuple):
     """What the labels of a scope share."""
 
-    source: Source
+    source: PtxSource
     scope: int
 
     def attribute(self, raw: tuple[Any, ...], name: str) -> Any:

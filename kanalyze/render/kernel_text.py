@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from kanalyze.models.counts import Traffic
+from kanalyze.models.counts import AccessClass
 from kanalyze.render import findings_text, listing_text, sass_text
 from kanalyze.results import kernel as doc
 from kanalyze.text.page import NBSP, Page, Segment, plural
@@ -61,7 +61,7 @@ def render(
     return page.text(color)
 
 
-def loads_of(kernel: doc.Kernel) -> list[tuple[str, Traffic]]:
+def loads_of(kernel: doc.Kernel) -> list[tuple[str, AccessClass]]:
     """The kinds of global memory traffic that the headline adds up as loads."""
     traffic = kernel.memory.get("global", {})
     return [(k, traffic[k]) for k in doc.LOADS if k in traffic and traffic[k].instructions]
@@ -71,7 +71,7 @@ def _size(size: int | None) -> str:
     return "? B per thread" if size is None else f"{size} B per thread"
 
 
-def _widths(space: str, kind: str, traffic: Traffic) -> str:
+def _widths(space: str, kind: str, traffic: AccessClass) -> str:
     mnemonic = _MNEMONIC.get(kind, kind.replace("_", " "))
     if kind in ("load", "store", "atomic", "reduction"):
         mnemonic += "" if space == "generic" else f".{space}"
@@ -232,7 +232,7 @@ class _Summary:
             listed = " or ".join(", ".join(unused).rsplit(", ", 1))
             self.row("", (f"no {listed} accesses in the PTX", "dim"))
 
-    def _traffic(self, label: str, space: str, parts: list[tuple[str, Traffic]]) -> None:
+    def _traffic(self, label: str, space: str, parts: list[tuple[str, AccessClass]]) -> None:
         parts = [(kind, t) for kind, t in parts if t.instructions]
         if not parts:
             self.row(label, ("none", "dim"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kanalyze.models.coarsening import Coarsening
-from kanalyze.models.counts import Traffic
+from kanalyze.models.counts import AccessClass
 from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.ptx/1"
@@ -247,7 +247,7 @@ class Sass:
     instructions: int
     never_reached: int
     not_read: int
-    memory: Mapping[str, Mapping[str, Traffic]]
+    memory: Mapping[str, Mapping[str, AccessClass]]
     tensor_core: TensorCore
     comparison: tuple[SassRow, ...]
     registers_per_thread: int | None
@@ -275,7 +275,7 @@ LOADS = ("load", "async_copy", "bulk_load")
 STORES = ("store", "bulk_store")
 
 
-def memory_total(parts: Iterable[Traffic]) -> MemoryTotal:
+def memory_total(parts: Iterable[AccessClass]) -> MemoryTotal:
     """The sum; its bytes are None where those of a part are not known."""
     kinds = [part for part in parts if part.instructions]
     known = all(part.bytes_per_thread is not None for part in kinds)
@@ -306,7 +306,7 @@ class Kernel:
     minnctapersm: int | None
     instructions: int
     opcodes: Mapping[str, int]
-    memory: Mapping[str, Mapping[str, Traffic]]
+    memory: Mapping[str, Mapping[str, AccessClass]]
     thread_coarsening: Coarsening
     accesses: tuple[Access, ...]
     analysed: Analysed

@@ -31,7 +31,7 @@ NOT_EXPLAINED = "not explained"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CrosscheckRow:
     """One category and width.
 
     ``width`` is the bytes of a thread ("16 B"), or the shape of a tensor instruction. ``sass``
@@ -146,7 +146,7 @@ def _sass_items(function: SassFunction) -> tuple[list[Item], Counter[tuple[str, 
     return items, dummies
 
 
-def compare(ptx: Function, sass: SassFunction) -> tuple[Row, ...]:
+def compare(ptx: Function, sass: SassFunction) -> tuple[CrosscheckRow, ...]:
     """Compare a kernel's PTX with the SASS made of it.
 
     Args:
@@ -160,7 +160,7 @@ def compare(ptx: Function, sass: SassFunction) -> tuple[Row, ...]:
     before = Counter((item.category, item.width) for item in of_ptx)
     after = Counter((item.category, item.width) for item in of_sass)
     explanations = explain(ptx, of_ptx, sass, of_sass)
-    rows: list[Row] = []
+    rows: list[CrosscheckRow] = []
     for key in sorted({*before, *after, *dummies}, key=_order):
         why = explanations.get(key, "")
         if before[key] != after[key] and not why:
@@ -168,7 +168,7 @@ def compare(ptx: Function, sass: SassFunction) -> tuple[Row, ...]:
         if before[key] == after[key]:
             why = ""
         hints, added = _hints(of_sass, key), _added(of_ptx, of_sass, key)
-        rows.append(Row(*key, before[key], after[key], dummies[key], why, hints, added))
+        rows.append(CrosscheckRow(*key, before[key], after[key], dummies[key], why, hints, added))
     return tuple(rows)
 
 

@@ -44,7 +44,7 @@ class Cubin:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CodeContents:
     """What a file holds: its cubins, and PTX that stands beside them in a fat binary."""
 
     cubins: tuple[Cubin, ...]
@@ -56,7 +56,7 @@ def is_machine_code(data: bytes) -> bool:
     return data.startswith((_ELF, *_FATBIN))
 
 
-def read_file(path: Path) -> Contents:
+def read_file(path: Path) -> CodeContents:
     """Read a cubin, a fat binary, or an executable or library with device code.
 
     Raises:
@@ -70,14 +70,14 @@ def read_file(path: Path) -> Contents:
     return read(data, str(path))
 
 
-def read(data: bytes, name: str) -> Contents:
+def read(data: bytes, name: str) -> CodeContents:
     """Read the bytes of a file; see `read_file`."""
     if not is_machine_code(data):
         what = "an empty file" if not data else "neither ELF nor a fat binary"
         raise InputError(f"found {what}, expected a cubin", file=name)
     try:
         if data.startswith(_ELF) and _machine(data) == _CUDA:
-            return Contents((parse(data, name),), ())
+            return CodeContents((parse(data, name),), ())
         return _unpacked(data, name)
     except InputError as error:
         raise InputError(error.message, file=name) from None
@@ -165,7 +165,7 @@ def _kernels(sections: list[_Section]) -> tuple[str, ...]:
 # ---------------------------------------------------------------- fat binaries
 
 
-def _unpacked(data: bytes, name: str) -> Contents:
+def _unpacked(data: bytes, name: str) -> CodeContents:
     tool = tools.find("cuobjdump")
     cubins: list[Cubin] = []
     texts: list[str] = []
@@ -186,7 +186,7 @@ def _unpacked(data: bytes, name: str) -> Contents:
                 texts.append(file.read_text("utf-8", "replace"))
     if not cubins and not texts:
         raise InputError("found an ELF file or fat binary without kernels, expected device code")
-    return Contents(tuple(cubins), tuple(texts))
+    return CodeContents(tuple(cubins), tuple(texts))
 
 
 def _number(path: Path) -> tuple[int, str]:

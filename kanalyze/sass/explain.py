@@ -33,7 +33,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CategoryCounts:
     """One category: its accesses in PTX and in SASS, and the two functions."""
 
     category: str
@@ -62,7 +62,7 @@ def explain(
     """Return explanations for the categories and widths whose counts differ."""
     found: dict[Key, str] = {}
     for category in sorted({item.category for item in (*before, *after)}):
-        case = Case(
+        case = CategoryCounts(
             category,
             ptx,
             tuple(item for item in before if item.category == category),
@@ -81,7 +81,7 @@ def explain(
 # ---------------------------------------------------------------- reasons
 
 
-def _spills(case: Case, widths: set[str]) -> dict[str, str]:
+def _spills(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Local memory without any in the PTX: registers that were spilled."""
     if not case.category.startswith("local "):
         return {}
@@ -104,7 +104,7 @@ _RESERVED: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {
 }
 
 
-def _tensor_memory(case: Case, widths: set[str]) -> dict[str, str]:
+def _tensor_memory(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Allocation of tensor memory: code of the assembler that keeps its books in shared memory."""
     words: Counter[str] = Counter()
     for instruction in case.ptx.instructions:
@@ -123,7 +123,7 @@ def _tensor_memory(case: Case, widths: set[str]) -> dict[str, str]:
     return found
 
 
-def _unused(case: Case, widths: set[str]) -> dict[str, str]:
+def _unused(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Loads whose result nothing in the PTX reads."""
     if not case.category.endswith("load"):
         return {}
@@ -139,7 +139,7 @@ def _unused(case: Case, widths: set[str]) -> dict[str, str]:
     return found
 
 
-def _identical(case: Case, widths: set[str]) -> dict[str, str]:
+def _identical(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Loads from the same address in one block, merged into one."""
     if not case.category.endswith("load"):
         return {}
@@ -153,7 +153,7 @@ def _identical(case: Case, widths: set[str]) -> dict[str, str]:
     return found
 
 
-def _unrolled(case: Case, widths: set[str]) -> dict[str, str]:
+def _unrolled(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Copies of a loop's body: line by line, n times as many in the loop, the rest behind it."""
     found: dict[str, str] = {}
     for width in widths:
@@ -181,7 +181,7 @@ def _unrolled(case: Case, widths: set[str]) -> dict[str, str]:
     return found
 
 
-def _merged(case: Case, widths: set[str]) -> dict[str, str]:
+def _merged(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Neighbouring accesses joined into a wider one, which may reach a little further."""
     counts = case.counts()
     missing = {w: counts[w][0] - counts[w][1] for w in widths if counts[w][0] > counts[w][1]}
@@ -212,7 +212,7 @@ def _merged(case: Case, widths: set[str]) -> dict[str, str]:
     return dict.fromkeys((*missing, *extra), text)
 
 
-def _split(case: Case, widths: set[str]) -> dict[str, str]:
+def _split(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Wide accesses cut into narrower ones: as many bytes, more instructions."""
     counts = case.counts()
     less = {w: counts[w][0] - counts[w][1] for w in widths if counts[w][0] > counts[w][1]}
@@ -226,7 +226,7 @@ def _split(case: Case, widths: set[str]) -> dict[str, str]:
     return {wide: text, narrow: text}
 
 
-_REASONS: tuple[Callable[[Case, set[str]], dict[str, str]], ...] = (
+_REASONS: tuple[Callable[[CategoryCounts, set[str]], dict[str, str]], ...] = (
     _spills,
     _tensor_memory,
     _unused,
@@ -283,7 +283,7 @@ def _place(ptx: Function, item: Item) -> tuple[str, int, int, str] | None:
     return base, address.offset, item.block, shown
 
 
-def _runs(case: Case, widths: dict[str, int]) -> Iterator[list[str]]:
+def _runs(case: CategoryCounts, widths: dict[str, int]) -> Iterator[list[str]]:
     """Return the runs of neighbouring accesses (of these widths) in the PTX, widths in order."""
     groups: dict[tuple[str, int, str], list[tuple[int, str]]] = {}
     for item in case.before:

@@ -15,14 +15,29 @@ from dataclasses import dataclass, field
 from kanalyze.ptx.ir import Diagnostic, Guard, Pos
 
 __all__ = [
-    "Address", "Barrier", "Constant", "Diagnostic", "Guard", "Immediate", "Keyword", "Label",
-    "Operand", "Pos", "Predicate", "Register", "SassFunction", "SassInstruction", "SassModule",
-    "SassOpaque", "Source", "Special",
+    "Barrier",
+    "Constant",
+    "Diagnostic",
+    "Guard",
+    "Keyword",
+    "Operand",
+    "Pos",
+    "Predicate",
+    "Register",
+    "SassAddress",
+    "SassFunction",
+    "SassImmediate",
+    "SassInstruction",
+    "SassLabel",
+    "SassModule",
+    "SassOpaque",
+    "SassSource",
+    "Special",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SassSource:
     """The source line that an instruction came from.
 
     ``inlined_at`` is set where the line belongs to an inlined function: the next link of the
@@ -31,10 +46,10 @@ class Source:
 
     file: str
     line: int
-    inlined_at: Source | None = None
+    inlined_at: SassSource | None = None
 
     @property
-    def outermost(self) -> Source:
+    def outermost(self) -> SassSource:
         """The last link of the chain: the line in the kernel itself."""
         return self if self.inlined_at is None else self.inlined_at.outermost
 
@@ -79,7 +94,7 @@ class Predicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Immediate:
+class SassImmediate:
     """``0x10``, ``-126``, ``0.5``, ``+INF``, ``-QNAN``; ``value`` is an int or a float."""
 
     text: str
@@ -104,7 +119,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class SassAddress:
     """``[R2.64+UR4+0x10]``, ``desc[UR4][R2.64+0x10]``, ``gdesc[UR4].tnspB``, ``tmem[UR4+0x20]``.
 
     ``space`` is the word before the bracket: "" (a plain address), "gdesc" (matrix descriptors in
@@ -121,7 +136,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class SassLabel:
     """`` `(.L_x_3) ``: a place in the code, or another symbol. ``offset`` is added to it."""
 
     name: str
@@ -150,7 +165,15 @@ class Keyword:
 
 
 Operand = (
-    Register | Predicate | Immediate | Constant | Address | Label | Special | Barrier | Keyword
+    Register
+    | Predicate
+    | SassImmediate
+    | Constant
+    | SassAddress
+    | SassLabel
+    | Special
+    | Barrier
+    | Keyword
 )
 
 
@@ -170,7 +193,7 @@ class SassInstruction:
     operands: tuple[Operand, ...]
     guard: Guard | None
     pos: Pos
-    source: Source | None = None
+    source: SassSource | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:

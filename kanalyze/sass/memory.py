@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanalyze.sass.ir import Address, Constant, Operand, Predicate, SassInstruction
+from kanalyze.sass.ir import Constant, Operand, Predicate, SassAddress, SassInstruction
 from kanalyze.sass.registers import data_bits, matrix_count
 from kanalyze.sass.table import never_executed
 
@@ -89,7 +89,7 @@ def memory_access(instruction: SassInstruction) -> SassAccess | None:
             return None
     space, kind = known
     hints = tuple(f".{part}" for part in instruction.parts[1:] if part in _HINTS)
-    places = [o for o in instruction.operands if isinstance(o, Address | Constant)]
+    places = [o for o in instruction.operands if isinstance(o, SassAddress | Constant)]
     dummy = never_executed(instruction)
     if kind.startswith("bulk") or kind == "prefetch":
         return _bulk(instruction, space, kind, places, hints, dummy)
@@ -113,7 +113,7 @@ def _bulk(
     instruction: SassInstruction,
     space: str,
     kind: str,
-    places: list[Address | Constant],
+    places: list[SassAddress | Constant],
     hints: tuple[str, ...],
     dummy: bool,
 ) -> SassAccess:

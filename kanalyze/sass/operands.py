@@ -6,15 +6,15 @@ import math
 import re
 
 from kanalyze.sass.ir import (
-    Address,
     Barrier,
     Constant,
-    Immediate,
     Keyword,
-    Label,
     Operand,
     Predicate,
     Register,
+    SassAddress,
+    SassImmediate,
+    SassLabel,
     Special,
 )
 
@@ -56,10 +56,10 @@ def read(text: str) -> Operand | None:
         return _address(found)
     found = _LABEL.fullmatch(text)
     if found:
-        return Label(found["name"], int(found["offset"] or "0", 16))
+        return SassLabel(found["name"], int(found["offset"] or "0", 16))
     found = _RELOCATED.fullmatch(text)
     if found:
-        return Label(found["name"])
+        return SassLabel(found["name"])
     if _SPECIAL.fullmatch(text):
         return Special(text)
     if _BARRIER.fullmatch(text):
@@ -69,18 +69,18 @@ def read(text: str) -> Operand | None:
     return None
 
 
-def immediate(text: str) -> Immediate | None:
+def immediate(text: str) -> SassImmediate | None:
     """Return a number, None where the text is none."""
     if _INTEGER.fullmatch(text):
         digits = text.lstrip("+-").lower()
         value = int(digits, 16) if digits.startswith("0x") else int(digits)
-        return Immediate(text, -value if text.startswith("-") else value)
+        return SassImmediate(text, -value if text.startswith("-") else value)
     if _FLOAT.fullmatch(text):
-        return Immediate(text, float(text))
+        return SassImmediate(text, float(text))
     found = _ODD_FLOAT.fullmatch(text)
     if found:
         size = math.inf if found[2].upper() == "INF" else math.nan
-        return Immediate(text, -size if found[1] == "-" else size)
+        return SassImmediate(text, -size if found[1] == "-" else size)
     return None
 
 
@@ -144,4 +144,4 @@ def _address(found: re.Match[str]) -> Operand | None:
         if one is None:
             return None
         descriptor = _register(one)
-    return Address(place[0], place[1], found["space"], descriptor, _suffixes(found["suffixes"]))
+    return SassAddress(place[0], place[1], found["space"], descriptor, _suffixes(found["suffixes"]))

@@ -20,7 +20,7 @@ from kanalyze.sass.ir import (
     SassInstruction,
     SassModule,
     SassOpaque,
-    Source,
+    SassSource,
 )
 
 _CODE = re.compile(
@@ -44,7 +44,7 @@ _TARGET = re.compile(r"\s*(?:\.target\s+|code for )(sm_\d+[af]?)\b|.*\bEF_CUDA_S
 _PIECE = re.compile(r"\(\*.*?\*\)|`\([^()]*\)\S*|\S+")
 
 
-class _Reader:
+class _ListingReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.target: str | None = None
@@ -55,7 +55,7 @@ class _Reader:
         self._guards: dict[tuple[str, str], Guard] = {}
         self._chain: list[tuple[str, int]] = []
         self._awaited: tuple[str, int] | None = None
-        self._source: Source | None = None
+        self._source: SassSource | None = None
         self._name: str | None = None
         self._start = Pos(1, 1)
         self._begin(None, 1)
@@ -196,7 +196,7 @@ class _Reader:
         if found["at_file"] is not None:
             self._awaited = (found["at_file"], int(found["at_line"]))
 
-    def _location(self) -> Source | None:
+    def _location(self) -> SassSource | None:
         if self._chain:
             links = self._chain if self._awaited is None else [*self._chain, self._awaited]
             self._source = _linked(links)
@@ -204,10 +204,10 @@ class _Reader:
         return self._source
 
 
-def _linked(links: Sequence[tuple[str, int]]) -> Source | None:
-    source: Source | None = None
+def _linked(links: Sequence[tuple[str, int]]) -> SassSource | None:
+    source: SassSource | None = None
     for file, line in reversed(links):
-        source = Source(file, line, source)
+        source = SassSource(file, line, source)
     return source
 
 
@@ -219,4 +219,4 @@ def parse_sass(text: str) -> SassModule:
 
     Lines that are no code, no label and no source line are passed over (directives, encodings).
     """
-    return _Reader(text).read()
+    return _ListingReader(text).read()

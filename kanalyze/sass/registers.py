@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from kanalyze.sass.ir import (
-    Address,
     Barrier,
     Constant,
-    Immediate,
     Keyword,
     Operand,
     Predicate,
     Register,
+    SassAddress,
+    SassImmediate,
     SassInstruction,
     Special,
 )
-from kanalyze.sass.table import TABLE, Row
+from kanalyze.sass.table import TABLE, SassMnemonic
 
 _BITS_64 = frozenset(("64", "S64", "U64"))
 _BITS = re.compile(r"(?:B|U|S|F)?(8|16|32|64|128|256)$")
@@ -168,7 +168,7 @@ def _converted(opcode: str, source: bool) -> int:
     return 2 if (origin if source else result).endswith("64") else 1
 
 
-def width(instruction: SassInstruction, place: int, row: Row | None = None) -> int:
+def width(instruction: SassInstruction, place: int, row: SassMnemonic | None = None) -> int:
     """Return how many registers the operand at a place covers, if it is a register."""
     row = TABLE.get(instruction.base) if row is None else row
     opcode = instruction.opcode
@@ -210,7 +210,7 @@ def width(instruction: SassInstruction, place: int, row: Row | None = None) -> i
     return 2 if instruction.base == "LEPC" else 1
 
 
-def _sources(instruction: SassInstruction, row: Row) -> list[int]:
+def _sources(instruction: SassInstruction, row: SassMnemonic) -> list[int]:
     """Return the places of the operands behind the written ones that are no predicates."""
     written = _written(instruction, row)
     return [
@@ -249,7 +249,7 @@ def _texture(instruction: SassInstruction, place: int) -> int:
 # ---------------------------------------------------------------- read and written
 
 
-def _written(instruction: SassInstruction, row: Row) -> range:
+def _written(instruction: SassInstruction, row: SassMnemonic) -> range:
     """Return the places of the operands that are written."""
     operands = instruction.operands
     match row.writes:
@@ -320,7 +320,7 @@ def _masked(instruction: SassInstruction, special: Special) -> Iterator[str]:
     """Return the predicates that ``P2R`` and ``R2P`` mean by their mask."""
     mask = 0x7F
     last = instruction.operands[-1] if instruction.operands else None
-    if isinstance(last, Immediate) and isinstance(last.value, int):
+    if isinstance(last, SassImmediate) and isinstance(last.value, int):
         mask = last.value
     file = "UP" if special.name.startswith("U") else "P"
     for number in range(7):
@@ -332,7 +332,7 @@ def _used(instruction: SassInstruction, operand: Operand) -> Iterator[str]:
     if isinstance(operand, Predicate):
         if operand.number is not None:
             yield operand.name
-    elif isinstance(operand, Address):
+    elif isinstance(operand, SassAddress):
         yield from address_units(instruction, operand)
     elif isinstance(operand, Constant):
         if operand.base is not None:
@@ -349,7 +349,7 @@ def _used(instruction: SassInstruction, operand: Operand) -> Iterator[str]:
 _FLAT = frozenset(("LDG", "STG", "ATOMG", "RED", "REDG", "LDGSTS", "LD", "ST", "ATOM", "CCTL"))
 
 
-def address_units(instruction: SassInstruction, address: Address) -> Iterator[str]:
+def address_units(instruction: SassInstruction, address: SassAddress) -> Iterator[str]:
     """Return the units that an address is made of."""
     if address.descriptor is not None:
         yield from _units(address.descriptor, 2)
@@ -372,7 +372,7 @@ def address_units(instruction: SassInstruction, address: Address) -> Iterator[st
         yield from _units(register, 2 if wide else 1)
 
 
-def _described(instruction: SassInstruction, address: Address) -> Iterator[str]:
+def _described(instruction: SassInstruction, address: SassAddress) -> Iterator[str]:
     count = 1
     if address.space == "gdesc":
         row = TABLE.get(instruction.base)
@@ -381,7 +381,7 @@ def _described(instruction: SassInstruction, address: Address) -> Iterator[str]:
         yield from _units(register, count)
 
 
-def _bulk(instruction: SassInstruction, address: Address) -> Iterator[str]:
+def _bulk(instruction: SassInstruction, address: SassAddress) -> Iterator[str]:
     """``UTMALDG.2D [UR8], [UR4]``: UR8 shared address, UR9 barrier, UR10… coordinates."""
     dimensions = next(
         (int(p[0]) for p in instruction.parts if len(p) == 2 and p[1] == "D" and p[0].isdecimal()),

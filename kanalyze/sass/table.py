@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanalyze.sass.ir import Immediate, Keyword, Label, SassInstruction
+from kanalyze.sass.ir import Keyword, SassImmediate, SassInstruction, SassLabel
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SassMnemonic:
     """What is known of a mnemonic.
 
     ``kind`` is the class: integer, float, half, double, tensor, convert, move, predicate, warp,
@@ -101,8 +101,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("special", "none", "", "PMTRIG"),
 )  # fmt: skip
 
-TABLE: dict[str, Row] = {
-    mnemonic: Row(
+TABLE: dict[str, SassMnemonic] = {
+    mnemonic: SassMnemonic(
         mnemonic,
         kind,
         writes,
@@ -115,13 +115,13 @@ TABLE: dict[str, Row] = {
 }  # fmt: skip
 
 
-def lookup(instruction: SassInstruction) -> Row | None:
+def lookup(instruction: SassInstruction) -> SassMnemonic | None:
     """Return the row of an instruction's mnemonic, None if there is none."""
     return TABLE.get(instruction.base)
 
 
 def classify(instruction: SassInstruction) -> str | None:
-    """Return the class of an instruction (`Row.kind`), None if its mnemonic has no row.
+    """Return the class of an instruction (`SassMnemonic.kind`), None if its mnemonic has no row.
 
     ``IMAD.MOV``, ``HFMA2.MMA`` with zeros… are arithmetic here: they take an arithmetic unit, even
     where they only move a value.
@@ -172,7 +172,9 @@ def may_fall_through(instruction: SassInstruction) -> bool:
         return True
     kind = control(instruction)
     if kind == "branch":
-        return any(not isinstance(o, Label | Immediate | Keyword) for o in instruction.operands)
+        return any(
+            not isinstance(o, SassLabel | SassImmediate | Keyword) for o in instruction.operands
+        )
     return False
 
 
@@ -188,9 +190,9 @@ def branch_targets(instruction: SassInstruction) -> tuple[str | int, ...]:
     operands = instruction.operands
     if kind in ("branch", "call"):
         last = operands[-1] if operands else None
-        if isinstance(last, Label):
+        if isinstance(last, SassLabel):
             return (last.name,)
-        if isinstance(last, Immediate) and isinstance(last.value, int):
+        if isinstance(last, SassImmediate) and isinstance(last.value, int):
             return (last.value,)
         return ()
     if kind == "indirect":

@@ -7,7 +7,7 @@ to one web; a web is named by its unit and a number: ``R5.3``.
 from __future__ import annotations
 
 from kanalyze.sass.cfg import SassCfg
-from kanalyze.sass.ir import Address, SassInstruction
+from kanalyze.sass.ir import SassAddress, SassInstruction
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.registers import definitions, uses
 from kanalyze.sass.table import branch_targets, control
@@ -133,7 +133,7 @@ def _stack_slots(cfg: SassCfg) -> dict[int, tuple[str, ...]]:
             if access is not None and access.space == "local":
                 place = access.address
                 size = access.bytes_per_thread or 0
-                if not isinstance(place, Address) or size % 4 or place.offset % 4:
+                if not isinstance(place, SassAddress) or size % 4 or place.offset % 4:
                     return {}
                 if [register.name for register in place.registers] != ["R1"]:
                     return {}

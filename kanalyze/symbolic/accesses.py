@@ -10,10 +10,10 @@ from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic import descriptors
 from kanalyze.symbolic.descriptors import TensorValue
-from kanalyze.symbolic.loops import Solved, solve
+from kanalyze.symbolic.loops import SolvedLoops, solve
 from kanalyze.symbolic.reach import reach
-from kanalyze.symbolic.registers import Request, follow
-from kanalyze.symbolic.value import Arrays, Pool, Value, unknown_reasons
+from kanalyze.symbolic.registers import OperandRequest, follow
+from kanalyze.symbolic.value import Arrays, Value, ValuePool, unknown_reasons
 
 NOT_ACCESSES = ("param",)
 """Spaces that are left out: reading a parameter is no memory access of the kernel's author."""
@@ -57,7 +57,7 @@ class Addresses:
     """
 
     accesses: tuple[AccessValue, ...]
-    solved: Solved
+    solved: SolvedLoops
     map_copies: tuple[AccessValue, ...] = ()
     predicates: Mapping[int, Value] = field(default_factory=dict)
 
@@ -70,8 +70,8 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
         variables: variables in sight, by name.
         arrays: pointer parameters, where the contents of some are assumed.
     """
-    pool = Pool()
-    rows: list[tuple[Request, table.MemoryAccess]] = []
+    pool = ValuePool()
+    rows: list[tuple[OperandRequest, table.MemoryAccess]] = []
     for block in cfg.blocks:
         for instruction in block.instructions:
             row = table.memory_access(instruction)
@@ -101,7 +101,7 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
             tensor = written.of(request.instruction, answer.block, address, where)
         if row.size is not None and row.kind == "async_copy":
             reads = nonzero(pool, values[-1])
-            condition = reads if condition is None else pool.make("and", 1, condition, reads)
+            condition = reads if condition is None else pool.node("and", 1, condition, reads)
         if condition is not None and condition.unsigned == 1:
             condition = None
         size = values[-1] if row.size is not None and is_bulk(request.instruction, row) else None
@@ -118,7 +118,7 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
     return Addresses(tuple(accesses), solved, copies, reach(cfg, solved))
 
 
-def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> Request:
+def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> OperandRequest:
     bits = 32 if row.space == "shared" and row.kind in ("load", "store", "atomic") else 64
     assert row.address is not None
     operands = [(row.address, bits)]
@@ -128,7 +128,7 @@ def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> Request:
         operands.append((row.size, 32))
     if descriptors.is_tensor(instruction):
         operands += [(operand, 32) for operand in descriptors.coordinates(instruction)]
-    return Request(instruction, tuple(operands))
+    return OperandRequest(instruction, tuple(operands))
 
 
 def is_bulk(instruction: ir.Instruction, row: table.MemoryAccess) -> bool:
@@ -137,14 +137,14 @@ def is_bulk(instruction: ir.Instruction, row: table.MemoryAccess) -> bool:
     return bulk and row.space == "global" and row.kind != "prefetch"
 
 
-def nonzero(pool: Pool, value: Value) -> Value:
+def nonzero(pool: ValuePool, value: Value) -> Value:
     """The condition under which ``value`` is not 0: a chain of ``select`` becomes and/or."""
     if value.op == "const":
         return pool.const(1 if value.payload else 0, 1)
     if value.op != "select":
-        return pool.make("ne", 1, value, pool.const(0, value.bits))
+        return pool.node("ne", 1, value, pool.const(0, value.bits))
     condition, yes, no = value.args
-    first = pool.make("and", 1, condition, nonzero(pool, yes))
-    otherwise = pool.make("xor", 1, condition, pool.const(1, 1))
-    second = pool.make("and", 1, otherwise, nonzero(pool, no))
-    return pool.make("or", 1, first, second)
+    first = pool.node("and", 1, condition, nonzero(pool, yes))
+    otherwise = pool.node("xor", 1, condition, pool.const(1, 1))
+    second = pool.node("and", 1, otherwise, nonzero(pool, no))
+    return pool.node("or", 1, first, second)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic.linear import sum_of
-from kanalyze.symbolic.loops import Solved
-from kanalyze.symbolic.registers import Answer, Request
+from kanalyze.symbolic.loops import SolvedLoops
+from kanalyze.symbolic.registers import Answer, OperandRequest
 from kanalyze.symbolic.value import Value, in_order
 
 _NOT_TILES = ("im2col", "gather4", "scatter4")
@@ -72,7 +72,7 @@ def coordinates(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
     return ()
 
 
-def requests(cfg: Cfg) -> list[Request]:
+def requests(cfg: Cfg) -> list[OperandRequest]:
     """What must be known of the instructions that write tensor maps."""
     found = []
     for block in cfg.blocks:
@@ -82,7 +82,7 @@ def requests(cfg: Cfg) -> list[Request]:
                 continue
             copies = instruction.parts[1:2] == ("cp_fenceproxy",)
             source = operands[1] if copies else operands[-1]
-            found.append(Request(instruction, ((operands[0], 64), (source, 64))))
+            found.append(OperandRequest(instruction, ((operands[0], 64), (source, 64))))
     return found
 
 
@@ -96,7 +96,11 @@ class Written:
     """
 
     def __init__(
-        self, cfg: Cfg, wanted: Sequence[Request], answers: Sequence[Answer], solved: Solved
+        self,
+        cfg: Cfg,
+        wanted: Sequence[OperandRequest],
+        answers: Sequence[Answer],
+        solved: SolvedLoops,
     ):
         self.cfg = cfg
         self.conditions = solved.registers.conditions

@@ -29,7 +29,7 @@ class UnknownValueError(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class AffineComparison:
     """``value < 0`` (kind "negative") or ``value == 0`` (kind "zero")."""
 
     kind: str
@@ -41,7 +41,7 @@ class Condition:
     """A tree: ``kind`` is "true", "false", "leaf", "not", "and" or "or"."""
 
     kind: str
-    leaf: Comparison | None = None
+    leaf: AffineComparison | None = None
     operands: tuple[Condition, ...] = ()
 
 
@@ -87,7 +87,7 @@ def comparison(kind: str, value: Parts) -> Condition:
             return FALSE
         if value.low == value.high == 0:
             return TRUE
-    return Condition("leaf", Comparison(kind, value))
+    return Condition("leaf", AffineComparison(kind, value))
 
 
 def spread(condition: Condition, dimensions: int) -> Array:

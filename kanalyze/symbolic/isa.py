@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kanalyze.ptx.graph import Graph, Loop
-from kanalyze.symbolic.value import Pool, Value
+from kanalyze.ptx.graph import Graph, NaturalLoop
+from kanalyze.symbolic.value import Value, ValuePool
 
 Lookup = Callable[[str, int], Value]
 """Gives the value of a register, by its unique name, at a width in bits."""
@@ -49,7 +49,7 @@ class Flow(Protocol):
         """Immediate dominators."""
 
     @property
-    def loops(self) -> Sequence[Loop]:
+    def loops(self) -> Sequence[NaturalLoop]:
         """Natural loops, outer ones first."""
 
     @property
@@ -104,16 +104,16 @@ class Isa(Protocol):
         """When it jumps (or leaves the function)."""
 
 
-def resize(pool: Pool, value: Value, bits: int, signed: bool = False) -> Value:
+def resize(pool: ValuePool, value: Value, bits: int, signed: bool = False) -> Value:
     """``value`` at another width; what is wider than the value is filled by sign or zeros."""
     if value.op == "unknown" and value.bits != bits:
         key, reason = value.payload
         return pool.unknown(key, reason, bits)
     if value.bits > bits:
-        return pool.make("trunc", bits, value)
-    return pool.make("sext" if signed and value.bits > 1 else "zext", bits, value)
+        return pool.node("trunc", bits, value)
+    return pool.node("sext" if signed and value.bits > 1 else "zext", bits, value)
 
 
-def negation(pool: Pool, condition: Value) -> Value:
+def negation(pool: ValuePool, condition: Value) -> Value:
     """The predicate that holds where ``condition`` does not."""
-    return pool.make("xor", 1, condition, pool.const(1, 1))
+    return pool.node("xor", 1, condition, pool.const(1, 1))

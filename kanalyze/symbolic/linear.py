@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanalyze.symbolic.value import Pool, Value, in_order
+from kanalyze.symbolic.value import Value, ValuePool, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ def _sum_of_node(node: Value, memo: dict[Value, Sum]) -> Sum:
     return Sum(node.bits, ((node, 1),), 0)
 
 
-def value_of(pool: Pool, total: Sum) -> Value:
+def value_of(pool: ValuePool, total: Sum) -> Value:
     """The value of a sum."""
     result: Value | None = None
     for term, coefficient in total.terms:
         factor = pool.const(coefficient, total.bits)
-        scaled = pool.make("mul", total.bits, term, factor)
-        result = scaled if result is None else pool.make("add", total.bits, result, scaled)
+        scaled = pool.node("mul", total.bits, term, factor)
+        result = scaled if result is None else pool.node("add", total.bits, result, scaled)
     constant = pool.const(total.constant, total.bits)
-    return constant if result is None else pool.make("add", total.bits, result, constant)
+    return constant if result is None else pool.node("add", total.bits, result, constant)

@@ -41,7 +41,7 @@ class TripCount:
 
 
 @dataclass
-class Solved:
+class SolvedLoops:
     """Loop-carried values solved: use `resolve` on any value of the function."""
 
     registers: Registers
@@ -65,7 +65,7 @@ class Solved:
                 trip = self.trips.get(leaf.payload)
                 last = trip.last if trip is not None else None
                 outside[leaf] = (
-                    self.registers.pool.make(
+                    self.registers.pool.node(
                         "trunc" if last.bits > leaf.bits else "zext", leaf.bits, last
                     )
                     if last is not None
@@ -90,9 +90,9 @@ class Solved:
                 self.trips[header] = replace(trip, count=count, last=last, goes_on=on)
 
 
-def solve(registers: Registers) -> Solved:
+def solve(registers: Registers) -> SolvedLoops:
     """Solve the loop-carried values and trip counts of a function, inner loops first."""
-    solved = Solved(registers)
+    solved = SolvedLoops(registers)
     for loop in sorted(registers.cfg.loops, key=lambda loop: -loop.depth):
         _Loop(solved, loop.header).solve()
     solved.finish()
@@ -100,7 +100,7 @@ def solve(registers: Registers) -> Solved:
 
 
 class _Loop:
-    def __init__(self, solved: Solved, header: int):
+    def __init__(self, solved: SolvedLoops, header: int):
         self.solved = solved
         self.pool = solved.registers.pool
         self.header = header
@@ -171,8 +171,8 @@ class _Loop:
             return None
         step = self._step(phi, next_value)
         if step is not None:
-            grown = self.pool.make("mul", phi.bits, self._iteration(phi.bits), step)
-            return self.pool.make("add", phi.bits, start, grown)
+            grown = self.pool.node("mul", phi.bits, self._iteration(phi.bits), step)
+            return self.pool.node("add", phi.bits, start, grown)
         return self._cycle(phi, start, next_value)
 
     def _solve_pairs(
@@ -186,18 +186,18 @@ class _Loop:
             if whole.bits != 64 or amount.unsigned != 32:
                 continue
             total = sum_of(whole, self.sums)
-            rest = total.without(self.pool.make("zext", 64, high))
+            rest = total.without(self.pool.node("zext", 64, high))
             lows = [low for low in following if low is not high
-                    and total.coefficient(self.pool.make("zext", 64, low)) == 1]  # fmt: skip
-            if total.coefficient(self.pool.make("zext", 64, high)) != 1 << 32 or len(lows) != 1:
+                    and total.coefficient(self.pool.node("zext", 64, low)) == 1]  # fmt: skip
+            if total.coefficient(self.pool.node("zext", 64, high)) != 1 << 32 or len(lows) != 1:
                 continue
             (low,) = lows
-            step = value_of(self.pool, rest.without(self.pool.make("zext", 64, low)))
+            step = value_of(self.pool, rest.without(self.pool.node("zext", 64, low)))
             same = is_lower(self.pool, following[low], whole)
             if same and not self._varies(step):
                 start = pair(self.pool, starts[low], starts[high])
-                grown = self.pool.make("mul", 64, self._iteration(64), step)
-                number = self.pool.make("add", 64, start, grown)
+                grown = self.pool.node("mul", 64, self._iteration(64), step)
+                number = self.pool.node("add", 64, start, grown)
                 layer[low], layer[high] = halves(self.pool, number)
 
     def _step(self, phi: Value, next_value: Value) -> Value | None:
@@ -206,7 +206,7 @@ class _Loop:
             steps = [self._step(phi, choice) for choice in next_value.args[1:]]
             if steps[0] is None or steps[1] is None:
                 return None
-            return self.pool.make("select", phi.bits, next_value.args[0], steps[0], steps[1])
+            return self.pool.node("select", phi.bits, next_value.args[0], steps[0], steps[1])
         total = sum_of(next_value, self.sums)
         if total.coefficient(phi) != 1:
             return None
@@ -219,13 +219,13 @@ class _Loop:
         first = self._at_number(before, 0)
         if sum_of(first, self.sums).equals(sum_of(start, self.sums)):
             return before
-        at_first = self.pool.make("eq", 1, self._iteration(32), self.pool.const(0, 32))
-        return self.pool.make("select", phi.bits, at_first, start, before)
+        at_first = self.pool.node("eq", 1, self._iteration(32), self.pool.const(0, 32))
+        return self.pool.node("select", phi.bits, at_first, start, before)
 
     def _at(self, value: Value, shift: int) -> Value:
         """``value`` with the iteration number shifted."""
         by = {
-            leaf: self.pool.make("add", leaf.bits, leaf, self.pool.const(shift, leaf.bits))
+            leaf: self.pool.node("add", leaf.bits, leaf, self.pool.const(shift, leaf.bits))
             for leaf in leaves(value, "iter")
             if leaf.payload == self.header
         }
@@ -264,14 +264,14 @@ class _Loop:
         if any(v != least + step * ((i + ahead) % length) for i, v in enumerate(values)):
             return None
         number = self._iteration(bits)
-        shifted = self.pool.make("add", bits, number, self.pool.const(ahead - offset, bits))
-        turn = self.pool.make("remu", bits, shifted, self.pool.const(length, bits))
-        scaled = self.pool.make("mul", bits, turn, self.pool.const(step, bits))
-        value = self.pool.make("add", bits, scaled, self.pool.const(least, bits))
+        shifted = self.pool.node("add", bits, number, self.pool.const(ahead - offset, bits))
+        turn = self.pool.node("remu", bits, shifted, self.pool.const(length, bits))
+        scaled = self.pool.node("mul", bits, turn, self.pool.const(step, bits))
+        value = self.pool.node("add", bits, scaled, self.pool.const(least, bits))
         if offset == 0:
             return value
-        at_first = self.pool.make("eq", 1, number, self.pool.const(0, bits))
-        return self.pool.make("select", bits, at_first, start, value)
+        at_first = self.pool.node("eq", 1, number, self.pool.const(0, bits))
+        return self.pool.node("select", bits, at_first, start, value)
 
     def _steps_of_a_variable(self, gap: Sum, number: Value) -> Value | None:
         """``ceil(rest / step)`` for a step that is a value: ``i += blockDim.x * gridDim.x``.
@@ -288,15 +288,15 @@ class _Loop:
             (other,) = [a for a in term.args if a is not number] or [number]
             if self._varies(other):
                 return None
-            scaled = self.pool.make("mul", bits, other, self.pool.const(-coefficient, bits))
-            step = self.pool.make("add", bits, step, scaled)
+            scaled = self.pool.node("mul", bits, other, self.pool.const(-coefficient, bits))
+            step = self.pool.node("add", bits, step, scaled)
             rest = rest.without(term)
         if step.op == "const":
             return None
-        slack = self.pool.make("sub", bits, step, self.pool.const(1, bits))
-        padded = self.pool.make("add", bits, value_of(self.pool, rest), slack)
-        quotient = self.pool.make("divs", bits, self._simplify(padded), self._simplify(step))
-        return self.pool.make("maxs", bits, quotient, self.pool.const(0, bits))
+        slack = self.pool.node("sub", bits, step, self.pool.const(1, bits))
+        padded = self.pool.node("add", bits, value_of(self.pool, rest), slack)
+        quotient = self.pool.node("divs", bits, self._simplify(padded), self._simplify(step))
+        return self.pool.node("maxs", bits, quotient, self.pool.const(0, bits))
 
     # ------------------------------------------------------------ trip counts
 
@@ -315,7 +315,7 @@ class _Loop:
         if (
             branch_sides(cfg, block)[0] == successor
         ):  # keep the condition under which the loop goes on
-            condition = self.pool.make("xor", 1, condition, self.pool.const(1, 1))
+            condition = self.pool.node("xor", 1, condition, self.pool.const(1, 1))
         reasons = unknown_reasons(condition)
         if reasons:
             waits = any("mbarrier" in reason for reason in reasons)
@@ -353,20 +353,20 @@ class _Loop:
         if last.op == "select" and last.args[2].unsigned == 0 and last.args[1].op == "divu":
             quotient = last.args[1]
             more = self._simplify(
-                self.pool.make("add", last.bits, quotient.args[0], quotient.args[1])
+                self.pool.node("add", last.bits, quotient.args[0], quotient.args[1])
             )
-            inner = self.pool.make("divu", last.bits, more, quotient.args[1])
-            return self.pool.make("select", last.bits, last.args[0], inner, one)
+            inner = self.pool.node("divu", last.bits, more, quotient.args[1])
+            return self.pool.node("select", last.bits, last.args[0], inner, one)
         if last.op == "maxs" and last.args[1].unsigned == 0:
             quotient = last.args[0]
             divisor = quotient.args[1] if quotient.op == "divs" else None
             if divisor is None or divisor.unsigned is None:
-                inner = self._simplify(self.pool.make("add", last.bits, quotient, one))
+                inner = self._simplify(self.pool.node("add", last.bits, quotient, one))
             else:
-                more = self._simplify(self.pool.make("add", last.bits, quotient.args[0], divisor))
-                inner = self.pool.make("divs", last.bits, more, divisor)
-            return self.pool.make("maxs", last.bits, inner, one)
-        return self.pool.make("add", last.bits, last, one)
+                more = self._simplify(self.pool.node("add", last.bits, quotient.args[0], divisor))
+                inner = self.pool.node("divs", last.bits, more, divisor)
+            return self.pool.node("maxs", last.bits, inner, one)
+        return self.pool.node("add", last.bits, last, one)
 
     def _simplify(self, value: Value) -> Value:
         return value_of(self.pool, sum_of(value, self.sums))
@@ -402,18 +402,18 @@ class _Loop:
         if op == "ne":
             divisor = self.pool.const(abs(step), bits)
             total = (
-                rest if step > 0 else self.pool.make("sub", bits, self.pool.const(0, bits), rest)
+                rest if step > 0 else self.pool.node("sub", bits, self.pool.const(0, bits), rest)
             )
-            return self.pool.make("divs", bits, self._simplify(total), divisor)
+            return self.pool.node("divs", bits, self._simplify(total), divisor)
         if step < 0:
             return None
         slack = step - 1 if op.startswith("lt") else step
-        padded = self._simplify(self.pool.make("add", bits, rest, self.pool.const(slack, bits)))
+        padded = self._simplify(self.pool.node("add", bits, rest, self.pool.const(slack, bits)))
         stride, zero = self.pool.const(step, bits), self.pool.const(0, bits)
         if op.endswith("u"):
             sides = [value_of(self.pool, s.without(number)) for s in sums]
-            entered = self.pool.make(op, 1, *sides)
-            quotient = self.pool.make("divu", bits, padded, stride)
-            return self.pool.make("select", bits, entered, quotient, zero)
-        quotient = self.pool.make("divs", bits, padded, stride)
-        return self.pool.make("maxs", bits, quotient, zero)
+            entered = self.pool.node(op, 1, *sides)
+            quotient = self.pool.node("divu", bits, padded, stride)
+            return self.pool.node("select", bits, entered, quotient, zero)
+        quotient = self.pool.node("divs", bits, padded, stride)
+        return self.pool.node("maxs", bits, quotient, zero)

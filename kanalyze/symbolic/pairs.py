@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from kanalyze.symbolic.linear import Sum, combine, sum_of, value_of
-from kanalyze.symbolic.value import Pool, Value
+from kanalyze.symbolic.value import Value, ValuePool
 
 
-def pair(pool: Pool, low: Value, high: Value) -> Value:
+def pair(pool: ValuePool, low: Value, high: Value) -> Value:
     """The 64-bit number of two registers; what `halves` took apart is whole again."""
     if high.op == "trunc" and high.args[0].op == "shru" and high.args[0].args[0].bits == 64:
         whole, amount = high.args[0].args
         if amount.unsigned == 32 and is_lower(pool, low, whole):
             return whole
     if high.op == "shrs" and high.args[0] is low and (high.args[1].unsigned or 0) >= 31:
-        return pool.make("sext", 64, low)
+        return pool.node("sext", 64, low)
     if low.op == high.op == "select" and low.args[0] is high.args[0]:
         sides = [pair(pool, *both) for both in zip(low.args[1:], high.args[1:], strict=True)]
-        return pool.make("select", 64, low.args[0], *sides)
+        return pool.node("select", 64, low.args[0], *sides)
     if (scaled := _scaled(pool, low, high)) is not None:
         return scaled
-    moved = pool.make("shl", 64, pool.make("zext", 64, high), pool.const(32, 64))
-    return pool.make("add", 64, moved, pool.make("zext", 64, low))
+    moved = pool.node("shl", 64, pool.node("zext", 64, high), pool.const(32, 64))
+    return pool.node("add", 64, moved, pool.node("zext", 64, low))
 
 
-def _scaled(pool: Pool, low: Value, high: Value) -> Value | None:
+def _scaled(pool: ValuePool, low: Value, high: Value) -> Value | None:
     """``a << s`` of 64 bits, from what is kept of the lower register and what is shifted out."""
     amount = low.args[1].unsigned if low.op == "shl" else None
     if amount is None or not 0 < amount < 32:
@@ -36,13 +36,13 @@ def _scaled(pool: Pool, low: Value, high: Value) -> Value | None:
     if inner.bits == 64 and is_lower(pool, base, inner):
         whole = inner
     elif inner is base:
-        whole = pool.make("sext" if shifted.op == "shrs" else "zext", 64, base)
+        whole = pool.node("sext" if shifted.op == "shrs" else "zext", 64, base)
     else:
         return None
-    return pool.make("shl", 64, whole, pool.const(amount, 64))
+    return pool.node("shl", 64, whole, pool.const(amount, 64))
 
 
-def gathered(pool: Pool, whole: Value) -> Value:
+def gathered(pool: ValuePool, whole: Value) -> Value:
     """A 64-bit sum in which lower and upper registers of one number, added apart, are together."""
     total = sum_of(whole, {})
     for high, weight in total.terms:
@@ -60,23 +60,23 @@ def gathered(pool: Pool, whole: Value) -> Value:
     return whole
 
 
-def halves(pool: Pool, value: Value) -> tuple[Value, Value]:
+def halves(pool: ValuePool, value: Value) -> tuple[Value, Value]:
     """The two registers of a 64-bit number."""
-    upper = pool.make("shru", 64, value, pool.const(32, 64))
-    return pool.make("trunc", 32, value), pool.make("trunc", 32, upper)
+    upper = pool.node("shru", 64, value, pool.const(32, 64))
+    return pool.node("trunc", 32, value), pool.node("trunc", 32, upper)
 
 
-def is_lower(pool: Pool, low: Value, whole: Value) -> bool:
+def is_lower(pool: ValuePool, low: Value, whole: Value) -> bool:
     """Whether ``low`` is the lower half of ``whole``, by what they are sums of."""
     if low.op == whole.op == "select" and low.args[0] is whole.args[0]:
         sides = zip(low.args[1:], whole.args[1:], strict=True)
         return all(is_lower(pool, *side) for side in sides)
-    if low is pool.make("trunc", 32, whole) or sum_of(low, {}).equals(lower_sum(pool, whole)):
+    if low is pool.node("trunc", 32, whole) or sum_of(low, {}).equals(lower_sum(pool, whole)):
         return True
     return _chosen_lower(pool, sum_of(low, {}), sum_of(whole, {}))
 
 
-def _chosen_lower(pool: Pool, low: Sum, whole: Sum) -> bool:
+def _chosen_lower(pool: ValuePool, low: Sum, whole: Sum) -> bool:
     """The same for sums of which one term is chosen by a predicate: ``select(p, a, b)``."""
     chosen = [(t, c) for t, c in whole.terms if t.op == "select"]
     lower = [(t, c) for t, c in low.terms if t.op == "select"]
@@ -87,18 +87,18 @@ def _chosen_lower(pool: Pool, low: Sum, whole: Sum) -> bool:
     return low.without(half).equals(lower_sum(pool, rest)) and is_lower(pool, half, number)
 
 
-def lower_sum(pool: Pool, whole: Value) -> Sum:
+def lower_sum(pool: ValuePool, whole: Value) -> Sum:
     """The lower half of a 64-bit sum, term by term."""
     total = sum_of(whole, {})
     memo: dict[Value, Sum] = {}
     terms = [
-        (sum_of(pool.make("trunc", 32, term), memo), coefficient)
+        (sum_of(pool.node("trunc", 32, term), memo), coefficient)
         for term, coefficient in total.terms
     ]
     return combine(32, terms, total.constant)
 
 
-def joined(pool: Pool, total: Sum) -> Sum:
+def joined(pool: ValuePool, total: Sum) -> Sum:
     """A sum in which two halves of one number, each with its weight, are that number."""
     for high, weight in total.terms:
         if high.op != "zext" or high.args[0].op != "trunc" or total.bits != 64:
@@ -107,7 +107,7 @@ def joined(pool: Pool, total: Sum) -> Sum:
         if shifted.op != "shru" or shifted.args[1].unsigned != 32 or weight % (1 << 32):
             continue
         whole, coefficient = shifted.args[0], weight >> 32
-        low = pool.make("zext", 64, pool.make("trunc", 32, whole))
+        low = pool.node("zext", 64, pool.node("trunc", 32, whole))
         if total.coefficient(low) == coefficient:
             rest = total.without(high).without(low)
             return joined(pool, combine(64, [(rest, 1), (sum_of(whole, {}), coefficient)]))

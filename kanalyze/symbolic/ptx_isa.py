@@ -10,8 +10,8 @@ from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.special import special_register
 from kanalyze.symbolic.isa import FlowBlock, Lookup, negation, resize
-from kanalyze.symbolic.ptx_transfer import TRANSFER, Context, NotModelled, opposite, type_bits
-from kanalyze.symbolic.value import Arrays, Loaded, Pool, Value
+from kanalyze.symbolic.ptx_transfer import TRANSFER, NotModelled, PtxContext, opposite, type_bits
+from kanalyze.symbolic.value import Arrays, Loaded, Value, ValuePool
 
 _MAY_CHANGE = {"volatile", "relaxed", "acquire", "mmio"}
 _TYPE_BITS = re.compile(r"\D*(\d+)")
@@ -31,7 +31,7 @@ class PtxIsa:
     def __init__(
         self,
         cfg: Cfg,
-        pool: Pool,
+        pool: ValuePool,
         variables: Mapping[str, ir.Variable],
         arrays: Arrays | None = None,
     ):
@@ -122,7 +122,7 @@ class PtxIsa:
                 return negation(self.pool, self.read(instruction, inner, 1, lookup))
             case ir.Address(base=base, offset=offset):
                 start = self.read(instruction, base, bits, lookup)
-                return self.pool.make("add", bits, start, self.pool.const(offset, bits))
+                return self.pool.node("add", bits, start, self.pool.const(offset, bits))
             case ir.Name(text=text):
                 return self._read_name(instruction, text, bits, lookup)
             case _:
@@ -181,7 +181,7 @@ class PtxIsa:
             try:
                 if instruction.base == "mov" and isinstance(instruction.operands[0], ir.Vector):
                     return self._pieces(instruction, instruction.operands[0], read)
-                value = transfer(Context(self.pool, instruction, read))
+                value = transfer(PtxContext(self.pool, instruction, read))
             except NotModelled as error:
                 reason = str(error)
             except (IndexError, ValueError):  # operands or modifiers are missing
@@ -190,7 +190,7 @@ class PtxIsa:
                 if len(written) == 1:
                     return [value]
                 if instruction.base == "setp":
-                    return [value, opposite(Context(self.pool, instruction, read))]
+                    return [value, opposite(PtxContext(self.pool, instruction, read))]
                 reason = f"{instruction.opcode} with several results is not evaluated"
                 if instruction.base == "shfl":
                     return [value, self.pool.unknown((instruction.pos, 1), reason, 1)]
@@ -224,8 +224,8 @@ class PtxIsa:
         for index, item in enumerate(vector.items):
             if item != ir.Name("_"):
                 shift = self.pool.const(index * width, whole.bits)
-                moved = self.pool.make("shru", whole.bits, whole, shift)
-                pieces.append(self.pool.make("trunc", width, moved))
+                moved = self.pool.node("shru", whole.bits, whole, shift)
+                pieces.append(self.pool.node("trunc", width, moved))
         return pieces
 
     def _is_followed(self, instruction: ir.Instruction) -> bool:
@@ -255,7 +255,7 @@ class PtxIsa:
         for index, item in enumerate(items):
             if item != ir.Name("_"):
                 step = self.pool.const(index * access.element_bits // 8, 64)
-                address = self.pool.make("add", 64, first, step)
+                address = self.pool.node("add", 64, first, step)
                 values.append(self.pool.load(address, access.element_bits, loaded))
         return values
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kanalyze.ptx import ir
-from kanalyze.symbolic.value import Pool, Value, in_order
+from kanalyze.symbolic.value import Value, ValuePool, in_order
 
 _WIDTH = re.compile(r"[busf]?(?P<bits>8|16|32|64|128)$")
 _FLOATING = re.compile(r"(b?f16(x2)?|f32(x2)?|f64|tf32|e\dm\d.*)$")
@@ -26,13 +26,13 @@ class NotModelled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PtxContext:
     """One instruction with what is needed to give its result a value.
 
     ``read`` gives the value of a source operand at a width in bits.
     """
 
-    pool: Pool
+    pool: ValuePool
     instruction: ir.Instruction
     read: Callable[[ir.Operand, int], Value]
 
@@ -42,7 +42,7 @@ class Context:
 
     def make(self, op: str, bits: int, *args: Value) -> Value:
         """A node of the pool."""
-        return self.pool.make(op, bits, *args)
+        return self.pool.node(op, bits, *args)
 
 
 def type_bits(text: str) -> int:
@@ -59,7 +59,7 @@ def type_bits(text: str) -> int:
     return int(match["bits"])
 
 
-def _integer_type(context: Context) -> tuple[str, int]:
+def _integer_type(context: PtxContext) -> tuple[str, int]:
     """Kind (``s``, ``u``, ``b``, ``p``) and width of the instruction's last type modifier."""
     kind = context.instruction.parts[-1]
     if _FLOATING.match(kind):
@@ -67,10 +67,10 @@ def _integer_type(context: Context) -> tuple[str, int]:
     return kind[0], type_bits(kind)
 
 
-def _binary(op: str, signed: str | None = None) -> Callable[[Context], Value]:
+def _binary(op: str, signed: str | None = None) -> Callable[[PtxContext], Value]:
     """An operation on two operands of one width; ``signed`` is its signed form."""
 
-    def transfer(context: Context) -> Value:
+    def transfer(context: PtxContext) -> Value:
         kind, bits = _integer_type(context)
         if context.instruction.parts[1:2] == ("cc",) or "sat" in context.instruction.parts:
             raise NotModelled(f"{context.instruction.opcode} is not evaluated")
@@ -80,7 +80,7 @@ def _binary(op: str, signed: str | None = None) -> Callable[[Context], Value]:
     return transfer
 
 
-def _product(context: Context, left: Value, right: Value, kind: str, bits: int) -> Value:
+def _product(context: PtxContext, left: Value, right: Value, kind: str, bits: int) -> Value:
     """``mul`` by the instruction's mode: ``.lo`` (or none), ``.hi``, ``.wide``."""
     parts = context.instruction.parts
     if "wide" in parts:
@@ -94,12 +94,12 @@ def _product(context: Context, left: Value, right: Value, kind: str, bits: int) 
     return context.make("mul", bits, left, right)
 
 
-def _mul(context: Context) -> Value:
+def _mul(context: PtxContext) -> Value:
     kind, bits = _integer_type(context)
     return _product(context, context.source(1, bits), context.source(2, bits), kind, bits)
 
 
-def _mad(context: Context) -> Value:
+def _mad(context: PtxContext) -> Value:
     kind, bits = _integer_type(context)
     if "sat" in context.instruction.parts or "cc" in context.instruction.parts:
         raise NotModelled(f"{context.instruction.opcode} is not evaluated")
@@ -107,7 +107,7 @@ def _mad(context: Context) -> Value:
     return context.make("add", product.bits, product, context.source(3, product.bits))
 
 
-def _mul24(context: Context) -> Value:
+def _mul24(context: PtxContext) -> Value:
     kind, bits = _integer_type(context)
     if "hi" in context.instruction.parts:
         raise NotModelled(f"{context.instruction.opcode} is not evaluated")
@@ -123,7 +123,7 @@ def _mul24(context: Context) -> Value:
     return product
 
 
-def _shift(context: Context) -> Value:
+def _shift(context: PtxContext) -> Value:
     kind, bits = _integer_type(context)
     op = "shl" if context.instruction.base == "shl" else ("shrs" if kind == "s" else "shru")
     amount = context.source(2, 32)
@@ -131,40 +131,40 @@ def _shift(context: Context) -> Value:
     return context.make(op, bits, context.source(1, bits), extended)
 
 
-def _not(context: Context) -> Value:
+def _not(context: PtxContext) -> Value:
     _, bits = _integer_type(context)
     return context.make("xor", bits, context.source(1, bits), context.pool.const(-1, bits))
 
 
-def _neg(context: Context) -> Value:
+def _neg(context: PtxContext) -> Value:
     _, bits = _integer_type(context)
     return context.make("sub", bits, context.pool.const(0, bits), context.source(1, bits))
 
 
-def _abs(context: Context) -> Value:
+def _abs(context: PtxContext) -> Value:
     _, bits = _integer_type(context)
     value = context.source(1, bits)
     negative = context.make("sub", bits, context.pool.const(0, bits), value)
     return context.make("maxs", bits, value, negative)
 
 
-def _compare(context: Context) -> Value:
+def _compare(context: PtxContext) -> Value:
     """``setp.CMP[.BOOL].TYPE p[|q], a, b[, c]``: the value of p."""
     return _combined(context, _comparison(context))
 
 
-def opposite(context: Context) -> Value:
+def opposite(context: PtxContext) -> Value:
     """The value of q in ``setp … p|q``: the comparison is negated before it is combined."""
     held = _comparison(context)
     return _combined(context, context.make("xor", 1, held, context.pool.const(1, 1)))
 
 
-def _combined(context: Context, result: Value) -> Value:
+def _combined(context: PtxContext, result: Value) -> Value:
     combine = [p for p in context.instruction.parts[2:] if p in ("and", "or", "xor")]
     return context.make(combine[0], 1, result, context.source(3, 1)) if combine else result
 
 
-def _comparison(context: Context) -> Value:
+def _comparison(context: PtxContext) -> Value:
     kind, bits = _integer_type(context)
     parts = context.instruction.parts
     comparison = _COMPARISONS.get(parts[1])
@@ -178,14 +178,14 @@ def _comparison(context: Context) -> Value:
     return context.make(comparison, 1, left, right)
 
 
-def _select(context: Context) -> Value:
+def _select(context: PtxContext) -> Value:
     _, bits = _any_type(context)
     return context.make(
         "select", bits, context.source(3, 1), context.source(1, bits), context.source(2, bits)
     )
 
 
-def _any_type(context: Context) -> tuple[str, int]:
+def _any_type(context: PtxContext) -> tuple[str, int]:
     """Kind and width where bits are only moved, so that ``.f32`` is as good as ``.b32``."""
     kind = context.instruction.parts[-1]
     match = re.match(r"([busfp])\D*?(\d+)?$", kind)
@@ -194,7 +194,7 @@ def _any_type(context: Context) -> tuple[str, int]:
     return match[1], type_bits(kind)
 
 
-def _mov(context: Context) -> Value:
+def _mov(context: PtxContext) -> Value:
     _, bits = _any_type(context)
     source = context.instruction.operands[1]
     if isinstance(source, ir.Vector):  # mov.b64 %rd, {%r1, %r2}: the first item is the lowest
@@ -208,7 +208,7 @@ def _mov(context: Context) -> Value:
     return context.source(1, bits)
 
 
-def _cvt(context: Context) -> Value:
+def _cvt(context: PtxContext) -> Value:
     parts = context.instruction.parts
     if (
         _FLOATING.match(parts[-1])
@@ -224,11 +224,11 @@ def _cvt(context: Context) -> Value:
     return context.make("sext" if parts[-1][0] == "s" else "zext", to, value)
 
 
-def _cvta(context: Context) -> Value:
+def _cvta(context: PtxContext) -> Value:
     return context.source(1, type_bits(context.instruction.parts[-1]))
 
 
-def _bit_field_extract(context: Context) -> Value:
+def _bit_field_extract(context: PtxContext) -> Value:
     """``bfe`` with constant position and length, as compilers write it."""
     kind, bits = _integer_type(context)
     position, length = context.source(2, 32).unsigned, context.source(3, 32).unsigned
@@ -247,7 +247,7 @@ def _bit_field_extract(context: Context) -> Value:
     return context.make("and", bits, shifted, context.pool.const((1 << length) - 1, bits))
 
 
-def _bit_field_insert(context: Context) -> Value:
+def _bit_field_insert(context: PtxContext) -> Value:
     """``bfi.b32 d, a, b, pos, len``: the low bits of ``a`` into ``b``."""
     _, bits = _integer_type(context)
     position, length = context.source(3, 32).unsigned, context.source(4, 32).unsigned
@@ -265,7 +265,7 @@ def _bit_field_insert(context: Context) -> Value:
     )
 
 
-def _lop3(context: Context) -> Value:
+def _lop3(context: PtxContext) -> Value:
     """``lop3.b32 d, a, b, c, table`` as a disjunction of its minterms."""
     table = context.source(4, 32).unsigned
     if table is None or len(context.instruction.parts) > 2:
@@ -284,7 +284,7 @@ def _lop3(context: Context) -> Value:
     return result
 
 
-def _permute(context: Context) -> Value:
+def _permute(context: PtxContext) -> Value:
     """``prmt.b32 d, a, b, selector`` with a constant selector, default mode."""
     selector = context.source(3, 32).unsigned
     if selector is None or context.instruction.parts[1:] != ("b32",):
@@ -304,7 +304,7 @@ def _permute(context: Context) -> Value:
     return result
 
 
-def _funnel_shift(context: Context) -> Value:
+def _funnel_shift(context: PtxContext) -> Value:
     """``shf.{l,r}.{wrap,clamp}.b32 d, a, b, c``: 32 bits out of ``b:a``."""
     direction, mode = context.instruction.parts[1:3]
     pair = context.make(
@@ -325,13 +325,13 @@ def _funnel_shift(context: Context) -> Value:
     return context.make("trunc", 32, context.make("shru", 64, shifted, context.pool.const(32, 64)))
 
 
-def _population(context: Context) -> Value:
+def _population(context: PtxContext) -> Value:
     _, bits = _integer_type(context)
     count = context.make("popc", bits, context.source(1, bits))
     return context.make("trunc", 32, count) if bits > 32 else count
 
 
-def _shuffle(context: Context) -> Value:
+def _shuffle(context: PtxContext) -> Value:
     """``shfl.sync.idx`` of a value that all lanes of a warp share: that value."""
     value = context.source(1, 32)
     if context.instruction.parts[1:3] != ("sync", "idx") or not warp_uniform(value):
@@ -370,7 +370,7 @@ def _is_thread_index(value: Value) -> bool:
     return value.op == "special" and value.payload == "tid.x"
 
 
-TRANSFER: dict[str, Callable[[Context], Value]] = {
+TRANSFER: dict[str, Callable[[PtxContext], Value]] = {
     "abs": _abs,
     "add": _binary("add"),
     "and": _binary("and"),

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kanalyze.ptx.graph import Loop, dominators
+from kanalyze.ptx.graph import NaturalLoop, dominators
 from kanalyze.symbolic.isa import Flow
-from kanalyze.symbolic.loops import Solved
+from kanalyze.symbolic.loops import SolvedLoops
 from kanalyze.symbolic.registers import branch_sides
 from kanalyze.symbolic.value import Value
 
 
-def reach(cfg: Flow, solved: Solved) -> dict[int, Value]:
+def reach(cfg: Flow, solved: SolvedLoops) -> dict[int, Value]:
     """Each reachable block's predicate; unknown leaves where a branch depends on data."""
     return Reach(cfg, solved).found
 
@@ -34,7 +34,7 @@ class Reach:
         failing: blocks that the launch ends in with an error, besides those that end in ``trap``.
     """
 
-    def __init__(self, cfg: Flow, solved: Solved, failing: Collection[int] = ()):
+    def __init__(self, cfg: Flow, solved: SolvedLoops, failing: Collection[int] = ()):
         self.cfg = cfg
         self.solved = solved
         self.pool = solved.registers.pool
@@ -63,7 +63,7 @@ class Reach:
         assert total is not None
         return total
 
-    def _loops_around(self, block: int) -> list[Loop]:
+    def _loops_around(self, block: int) -> list[NaturalLoop]:
         return [loop for loop in self.cfg.loops if block in loop.body]
 
     def _outside_of_other_loops(self, above: int, block: int) -> int:
@@ -112,18 +112,18 @@ class Reach:
             return self.pool.unknown(("edge", predecessor, block), "a branch table", 1)
         (condition,) = self.solved.resolve([condition], predecessor)
         if block != taken:
-            condition = self.pool.make("xor", 1, condition, self.pool.const(1, 1))
-        return self.pool.make("and", 1, reached, condition)
+            condition = self.pool.node("xor", 1, condition, self.pool.const(1, 1))
+        return self.pool.node("and", 1, reached, condition)
 
     def _or(self, left: Value, right: Value) -> Value:
         """A disjunction; ``a and c or a and not c`` is ``a``."""
         if left.op == right.op == "and" and left.args[0] is right.args[0]:
             one, other = left.args[1], right.args[1]
-            if self.pool.make("xor", 1, one, self.pool.const(1, 1)) is other:
+            if self.pool.node("xor", 1, one, self.pool.const(1, 1)) is other:
                 return left.args[0]
-            if self.pool.make("xor", 1, other, self.pool.const(1, 1)) is one:
+            if self.pool.node("xor", 1, other, self.pool.const(1, 1)) is one:
                 return left.args[0]
-        return self.pool.make("or", 1, left, right)
+        return self.pool.node("or", 1, left, right)
 
 
 def _alive(cfg: Flow, failing: Collection[int]) -> set[int]:

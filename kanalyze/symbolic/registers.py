@@ -15,14 +15,14 @@ from typing import Any
 
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
-from kanalyze.ptx.graph import Loop, dominance_frontiers
+from kanalyze.ptx.graph import NaturalLoop, dominance_frontiers
 from kanalyze.symbolic.isa import Flow, Isa, Lookup, resize
 from kanalyze.symbolic.ptx_isa import PtxIsa
-from kanalyze.symbolic.value import Arrays, Pool, Value
+from kanalyze.symbolic.value import Arrays, Value, ValuePool
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OperandRequest:
     """Operands of one instruction whose values are wanted: each with its width in bits."""
 
     instruction: Any
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The values for a `Request`, and that of the guard (None: there is none)."""
+    """The values for a `OperandRequest`, and that of the guard (None: there is none)."""
 
     block: int
     values: tuple[Value, ...]
@@ -50,8 +50,8 @@ class Registers:
     """
 
     cfg: Flow
-    pool: Pool
-    loops: Mapping[int, Loop]  # by header
+    pool: ValuePool
+    loops: Mapping[int, NaturalLoop]  # by header
     answers: list[Answer] = field(default_factory=list)
     origins: dict[Value, Any] = field(default_factory=dict)
     written: dict[int, dict[str, Value]] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class Registers:
 
 def follow(
     cfg: Cfg,
-    pool: Pool,
-    wanted: Iterable[Request],
+    pool: ValuePool,
+    wanted: Iterable[OperandRequest],
     variables: Mapping[str, ir.Variable],
     arrays: Arrays | None = None,
 ) -> Registers:
@@ -79,7 +79,11 @@ def follow(
 
 
 def follow_code(
-    cfg: Flow, isa: Isa, pool: Pool, wanted: Iterable[Request], failing: Collection[int] = ()
+    cfg: Flow,
+    isa: Isa,
+    pool: ValuePool,
+    wanted: Iterable[OperandRequest],
+    failing: Collection[int] = (),
 ) -> Registers:
     """The same for the code of any instruction set; no way goes on behind a ``failing`` block."""
     return _Follower(cfg, isa, pool, list(wanted), failing).run()
@@ -107,7 +111,12 @@ def _ended(cfg: Flow, failing: Collection[int]) -> set[int]:
 
 class _Follower:
     def __init__(
-        self, cfg: Flow, isa: Isa, pool: Pool, wanted: list[Request], failing: Collection[int] = ()
+        self,
+        cfg: Flow,
+        isa: Isa,
+        pool: ValuePool,
+        wanted: list[OperandRequest],
+        failing: Collection[int] = (),
     ):
         self.cfg = cfg
         self.ended = _ended(cfg, failing)
@@ -238,9 +247,9 @@ class _Follower:
         if parting is not None and condition is not None and len(values) == 2:
             sides = [self._side(parting, p, block) for p in predecessors]
             if sides == [True, False]:
-                return self.pool.make("select", values[0].bits, condition, values[0], values[1])
+                return self.pool.node("select", values[0].bits, condition, values[0], values[1])
             if sides == [False, True]:
-                return self.pool.make("select", values[0].bits, condition, values[1], values[0])
+                return self.pool.node("select", values[0].bits, condition, values[1], values[0])
         return self.pool.unknown((block, name), "differs by the path taken", self.isa.width(name))
 
     def _side(self, parting: int, predecessor: int, join: int) -> bool | None:
@@ -273,7 +282,7 @@ class _Follower:
     def _lookup(self, block: int) -> Lookup:
         return lambda name, bits: self._read_register(block, name, bits)
 
-    def _answer(self, block: int, request: Request) -> Answer:
+    def _answer(self, block: int, request: OperandRequest) -> Answer:
         lookup = self._lookup(block)
         values = tuple(
             self.isa.read(request.instruction, operand, bits, lookup)
@@ -296,7 +305,7 @@ class _Follower:
             value = self.isa.stored(instruction, name, value)
             if guard is not None and name in self.merged:
                 old = resize(self.pool, self._leaving(block, name), value.bits)
-                value = self.pool.make("select", value.bits, guard, value, old)
+                value = self.pool.node("select", value.bits, guard, value, old)
             self.result.written.setdefault(id(instruction), {})[name] = value
             if name in self.merged:
                 self.out[block][name] = value

@@ -12,21 +12,21 @@ from kanalyze.sass.ir import Operand, Predicate, Register, SassInstruction
 from kanalyze.symbolic.isa import negation
 from kanalyze.symbolic.pairs import halves, pair
 from kanalyze.symbolic.ptx_transfer import NotModelled, warp_uniform
-from kanalyze.symbolic.value import Pool, Value, in_order
+from kanalyze.symbolic.value import Value, ValuePool, in_order
 
 Results = dict[int, Value | tuple[Value, ...]]
 """Place of a written operand to its value of 1, 32 or 64 bits, or to those of its registers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class SassContext:
     """One instruction with what is needed to give its results values.
 
     ``read`` gives the value of an operand at a width in bits; ``predicate_bits`` that of ``PR`` as
     a number, for a mask.
     """
 
-    pool: Pool
+    pool: ValuePool
     instruction: SassInstruction
     read: Callable[[Operand, int], Value]
     special: Callable[[str], Value]
@@ -43,7 +43,7 @@ class Context:
 
     def make(self, op: str, bits: int, *args: Value) -> Value:
         """A node of the pool."""
-        return self.pool.make(op, bits, *args)
+        return self.pool.node(op, bits, *args)
 
     def number(self, number: int, bits: int = 32) -> Value:
         """A constant."""
@@ -67,7 +67,7 @@ def is_real(operand: Operand) -> bool:
     return isinstance(operand, Predicate | Register) and operand.number is not None
 
 
-def uniform(pool: Pool, value: Value) -> bool:
+def uniform(pool: ValuePool, value: Value) -> bool:
     """Whether every lane of a warp has the same value, where that can be shown.
 
     Beside what `warp_uniform` knows: ``tid.x < 64`` and the like, for multiples of 32.
@@ -96,7 +96,7 @@ def _is_thread(value: Value) -> bool:
     return value.op == "special" and value.payload == "tid.x"
 
 
-def bits_of(context: Context) -> int:
+def bits_of(context: SassContext) -> int:
     """Width of the numbers: 32, or 64 by a modifier."""
     return 64 if context.has("64", "S64", "U64") else 32
 
@@ -104,7 +104,7 @@ def bits_of(context: Context) -> int:
 # ---------------------------------------------------------------- bits
 
 
-def logic(pool: Pool, table: int, values: Sequence[Value]) -> Value:
+def logic(pool: ValuePool, table: int, values: Sequence[Value]) -> Value:
     """The function of ``values`` that a truth table gives; the first has the highest bit of a row.
 
     By cofactors: ``x and g``, ``x or g``, ``x xor g`` where one of the values allows that.
@@ -128,26 +128,26 @@ def logic(pool: Pool, table: int, values: Sequence[Value]) -> Value:
             return logic_of(pool, low, rest, bits)
         ways.append((value, low, high, rest))
     for value, low, high, rest in ways:
-        inverse = pool.make("xor", bits, value, ones)
+        inverse = pool.node("xor", bits, value, ones)
         if low == 0:
-            return pool.make("and", bits, value, logic_of(pool, high, rest, bits))
+            return pool.node("and", bits, value, logic_of(pool, high, rest, bits))
         if high == 0:
-            return pool.make("and", bits, inverse, logic_of(pool, low, rest, bits))
+            return pool.node("and", bits, inverse, logic_of(pool, low, rest, bits))
         if high == everything:
-            return pool.make("or", bits, value, logic_of(pool, low, rest, bits))
+            return pool.node("or", bits, value, logic_of(pool, low, rest, bits))
         if low == everything:
-            return pool.make("or", bits, inverse, logic_of(pool, high, rest, bits))
+            return pool.node("or", bits, inverse, logic_of(pool, high, rest, bits))
         if low == high ^ everything:
-            return pool.make("xor", bits, value, logic_of(pool, low, rest, bits))
+            return pool.node("xor", bits, value, logic_of(pool, low, rest, bits))
     _, low, high, _ = ways[0]
-    inverse = pool.make("xor", bits, values[0], ones)
-    taken = pool.make("and", bits, values[0], logic_of(pool, high, values[1:], bits))
-    return pool.make(
-        "or", bits, taken, pool.make("and", bits, inverse, logic_of(pool, low, values[1:], bits))
+    inverse = pool.node("xor", bits, values[0], ones)
+    taken = pool.node("and", bits, values[0], logic_of(pool, high, values[1:], bits))
+    return pool.node(
+        "or", bits, taken, pool.node("and", bits, inverse, logic_of(pool, low, values[1:], bits))
     )
 
 
-def logic_of(pool: Pool, table: int, values: Sequence[Value], bits: int) -> Value:
+def logic_of(pool: ValuePool, table: int, values: Sequence[Value], bits: int) -> Value:
     """`logic`, of no values, too."""
     if values:
         return logic(pool, table, values)
@@ -166,7 +166,7 @@ def _cofactors(table: int, count: int, place: int) -> tuple[int, int]:
     return tables[0], tables[1]
 
 
-def _single_bit(pool: Pool, value: Value) -> Value:
+def _single_bit(pool: ValuePool, value: Value) -> Value:
     """``x & 2^n`` where x is put together from masks: ptxas keeps predicates in bits of a register.
 
     What the other bits are does not matter, nor does what they were before.
@@ -184,13 +184,13 @@ def _single_bit(pool: Pool, value: Value) -> Value:
         elif node.op == "or" and number is not None:
             found = value.args[1] if number & mask else done[node.args[0]]
         elif node.op == "or":
-            found = pool.make("or", value.bits, *(done[a] for a in node.args))
+            found = pool.node("or", value.bits, *(done[a] for a in node.args))
         elif (place := _flag(node)) is not None:
             found = node if mask >> place & 1 else pool.const(0, value.bits)
         elif node.op == "select":
-            found = pool.make("select", value.bits, node.args[0], *(done[a] for a in node.args[1:]))
+            found = pool.node("select", value.bits, node.args[0], *(done[a] for a in node.args[1:]))
         elif node.bits == value.bits:
-            found = pool.make("and", value.bits, node, value.args[1])
+            found = pool.node("and", value.bits, node, value.args[1])
         else:
             found = node
         done[node] = found
@@ -207,7 +207,7 @@ def _flag(value: Value) -> int | None:
     return None
 
 
-def nonzero(pool: Pool, value: Value) -> Value:
+def nonzero(pool: ValuePool, value: Value) -> Value:
     """Whether ``value`` is not 0; of predicates that were put into bits, these again."""
     if value.op == "zext":
         return nonzero(pool, value.args[0])
@@ -216,13 +216,13 @@ def nonzero(pool: Pool, value: Value) -> Value:
     if _flag(value) is not None:
         return nonzero(pool, value.args[0])
     if value.op == "or":
-        return pool.make("or", 1, *(nonzero(pool, a) for a in value.args))
+        return pool.node("or", 1, *(nonzero(pool, a) for a in value.args))
     if value.op == "select":
-        return pool.make("select", 1, value.args[0], *(nonzero(pool, a) for a in value.args[1:]))
-    return pool.make("ne", 1, value, pool.const(0, value.bits))
+        return pool.node("select", 1, value.args[0], *(nonzero(pool, a) for a in value.args[1:]))
+    return pool.node("ne", 1, value, pool.const(0, value.bits))
 
 
-def three_inputs(context: Context) -> Results:
+def three_inputs(context: SassContext) -> Results:
     """``LOP3.LUT R, a, b, c, table, P``, ``LOP3.LUT P, R, …``: the predicate says "not zero"."""
     places, sources = context.split()
     table = context.read(sources[3], 32).unsigned
@@ -238,7 +238,7 @@ def three_inputs(context: Context) -> Results:
     return results
 
 
-def predicate_logic(context: Context) -> Results:
+def predicate_logic(context: SassContext) -> Results:
     """``PLOP3.LUT P, Q, a, b, c, table, table``: a table for either result."""
     operands = context.instruction.operands
     values = [context.read(o, 1) for o in operands[2:5]]
@@ -248,7 +248,7 @@ def predicate_logic(context: Context) -> Results:
     return {p: logic(context.pool, t or 0, values) for p, t in enumerate(tables)}
 
 
-def funnel(context: Context) -> Results:
+def funnel(context: SassContext) -> Results:
     """``SHF.{L,R}.{U32,S32,U64,S64}[.HI] R, low, amount, high``: one half of a shifted pair."""
     _, low_operand, amount_operand, high_operand = context.instruction.operands
     low, high = context.read(low_operand, 32), context.read(high_operand, 32)
@@ -272,7 +272,7 @@ def funnel(context: Context) -> Results:
     return {0: halves(context.pool, shifted)[1]}
 
 
-def extend(context: Context) -> Results:
+def extend(context: SassContext) -> Results:
     """``SGXT R, a, n``: the low n bits, with their sign (``.U32``: with zeros)."""
     _, source, width = context.instruction.operands[:3]
     value, count = context.read(source, 32), context.read(width, 32).unsigned
@@ -286,7 +286,7 @@ def extend(context: Context) -> Results:
     return {0: context.make("shrs", 32, context.make("shl", 32, value, up), up)}
 
 
-def mask(context: Context) -> Results:
+def mask(context: SassContext) -> Results:
     """``BMSK R, position, width``: ones."""
     position, width = (context.read(o, 32).unsigned for o in context.instruction.operands[1:3])
     if position is None or width is None:
@@ -294,7 +294,7 @@ def mask(context: Context) -> Results:
     return {0: context.number(((1 << min(width, 32)) - 1) << min(position, 32))}
 
 
-def permute(context: Context) -> Results:
+def permute(context: SassContext) -> Results:
     """``PRMT R, a, selector, b`` with a constant selector."""
     _, low, chosen, high = context.instruction.operands
     selector = context.read(chosen, 32).unsigned
@@ -316,7 +316,7 @@ def permute(context: Context) -> Results:
     return {0: total}
 
 
-def population(context: Context) -> Results:
+def population(context: SassContext) -> Results:
     """``POPC R, a``: how many bits are ones."""
     return {0: context.make("popc", 32, context.read(context.instruction.operands[1], 32))}
 
@@ -329,7 +329,7 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-def compare(context: Context) -> Results:
+def compare(context: SassContext) -> Results:
     """``ISETP.GE.U32.AND P, Q, a, b, R``: P is ``a >= b and R``, Q ``not a >= b and R``."""
     operands = context.instruction.operands
     found = next((_COMPARISONS[p] for p in context.parts[1:] if p in _COMPARISONS), None)
@@ -358,7 +358,7 @@ def compare(context: Context) -> Results:
 
 
 def _extended(
-    context: Context, kind: str, sign: str, sides: tuple[Value, Value], low: Value
+    context: SassContext, kind: str, sign: str, sides: tuple[Value, Value], low: Value
 ) -> Value:
     """The comparison of 64-bit numbers from that of their lower halves, ``low``."""
     left, right = sides

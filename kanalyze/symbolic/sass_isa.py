@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from kanalyze.sass.cfg import SassCfg
 from kanalyze.sass.ir import (
-    Address,
     Constant,
-    Immediate,
     Operand,
     Predicate,
     Register,
+    SassAddress,
+    SassImmediate,
     SassInstruction,
 )
 from kanalyze.sass.memory import memory_access
@@ -27,10 +27,10 @@ from kanalyze.sass.webs import Webs
 from kanalyze.symbolic.isa import FlowBlock, Lookup, negation, resize
 from kanalyze.symbolic.pairs import halves, pair
 from kanalyze.symbolic.ptx_transfer import NotModelled
-from kanalyze.symbolic.sass_bits import Context, Results
-from kanalyze.symbolic.sass_places import ConstantLayout, Place
+from kanalyze.symbolic.sass_bits import Results, SassContext
+from kanalyze.symbolic.sass_places import ConstantLayout, ConstantPlace
 from kanalyze.symbolic.sass_transfer import TRANSFER
-from kanalyze.symbolic.value import Arrays, Loaded, Pool, Value
+from kanalyze.symbolic.value import Arrays, Loaded, Value, ValuePool
 
 _SPECIALS = {
     "SR_TID.X": "tid.x", "SR_TID.Y": "tid.y", "SR_TID.Z": "tid.z",
@@ -60,9 +60,9 @@ class SassIsa:
     def __init__(
         self,
         cfg: SassCfg,
-        pool: Pool,
+        pool: ValuePool,
         target: str | None,
-        parameters: Sequence[Place] = (),
+        parameters: Sequence[ConstantPlace] = (),
         arrays: Arrays | None = None,
     ):
         self.pool = pool
@@ -96,7 +96,7 @@ class SassIsa:
     def operand_names(self, instruction: SassInstruction, operand: Operand) -> tuple[str, ...]:
         """See `Isa`: of an address, or a predicate."""
         units: Iterable[str] = ()
-        if isinstance(operand, Address):
+        if isinstance(operand, SassAddress):
             units = address_units(instruction, operand)
         elif isinstance(operand, Predicate | Register) and operand.number is not None:
             units = (operand.name,)
@@ -131,7 +131,7 @@ class SassIsa:
         for operand in branch.operands:
             if isinstance(operand, Predicate):
                 other = self.read(branch, operand, 1, lookup)
-                condition = self.pool.make("and", 1, condition, other)
+                condition = self.pool.node("and", 1, condition, other)
             elif isinstance(operand, Register):
                 reason = f"{branch.opcode} asks which threads are together"
                 return self.pool.unknown(branch.address, reason, 1)
@@ -161,14 +161,14 @@ class SassIsa:
                 return negation(self.pool, value) if negated else value
             case Register():
                 return self._modified(self._register(instruction, operand, bits, lookup), operand)
-            case Immediate(value=number):
+            case SassImmediate(value=number):
                 if isinstance(number, int):
                     return self.pool.const(number, bits)
                 (pattern,) = struct.unpack("<I", struct.pack("<f", number))
                 return self.pool.const(pattern, bits)
             case Constant(bank=0, base=base) if base is None or base.number is None:
                 return self._modified(self._constant(operand.offset, bits), operand)
-            case Address():
+            case SassAddress():
                 return self._address(instruction, operand, bits, lookup)
             case _:
                 return self.pool.unknown(repr(operand), "a constant that is not evaluated", bits)
@@ -186,10 +186,10 @@ class SassIsa:
         bits = value.bits
         zero = self.pool.const(0, bits)
         if operand.absolute:
-            value = self.pool.make("maxs", bits, value, self.pool.make("sub", bits, zero, value))
+            value = self.pool.node("maxs", bits, value, self.pool.node("sub", bits, zero, value))
         if operand.inverted:
-            value = self.pool.make("xor", bits, value, self.pool.const(-1, bits))
-        return self.pool.make("sub", bits, zero, value) if operand.negated else value
+            value = self.pool.node("xor", bits, value, self.pool.const(-1, bits))
+        return self.pool.node("sub", bits, zero, value) if operand.negated else value
 
     def _constant(self, offset: int, bits: int) -> Value:
         """What lies in constant bank 0."""
@@ -229,7 +229,7 @@ class SassIsa:
         return None
 
     def _address(
-        self, instruction: SassInstruction, address: Address, bits: int, lookup: Lookup
+        self, instruction: SassInstruction, address: SassAddress, bits: int, lookup: Lookup
     ) -> Value:
         """The sum of an address; ``[R3.X4+UR4+0x10]`` scales a register."""
         total = self.pool.const(address.offset, bits)
@@ -242,8 +242,8 @@ class SassIsa:
             for suffix in register.suffixes:
                 if found := _SCALE.match(suffix):
                     factor = self.pool.const(int(found[1]), bits)
-                    value = self.pool.make("mul", bits, value, factor)
-            total = self.pool.make("add", bits, value, total)
+                    value = self.pool.node("mul", bits, value, factor)
+            total = self.pool.node("add", bits, value, total)
         return total
 
     # ------------------------------------------------------------ results
@@ -262,10 +262,10 @@ class SassIsa:
             total = self.pool.const(0, 32)
             for number in range(7):
                 if mask >> number & 1:
-                    held = self.pool.make("zext", 32, read(Predicate("P", number), 1))
+                    held = self.pool.node("zext", 32, read(Predicate("P", number), 1))
                     place = self.pool.const(number, 32)
-                    held = self.pool.make("shl", 32, held, place)
-                    total = self.pool.make("or", 32, total, held)
+                    held = self.pool.node("shl", 32, held, place)
+                    total = self.pool.node("or", 32, total, held)
             return total
 
         units = self.webs.defined[instruction.address]
@@ -273,7 +273,7 @@ class SassIsa:
         found: dict[str, Value] = {}
         transfer = TRANSFER.get(instruction.base)
         if transfer is not None:
-            context = Context(self.pool, instruction, read, self._special, predicate_bits)
+            context = SassContext(self.pool, instruction, read, self._special, predicate_bits)
             try:
                 found = self._by_unit(instruction, transfer(context))
             except NotModelled as error:
@@ -286,8 +286,8 @@ class SassIsa:
             value = read(instruction.operands[1], 32)
             for unit in units:
                 place = self.pool.const(int(unit.lstrip("UP")), 32)
-                moved = self.pool.make("shru", 32, value, place)
-                found[unit] = self.pool.make("trunc", 1, moved)
+                moved = self.pool.node("shru", 32, value, place)
+                found[unit] = self.pool.node("trunc", 1, moved)
         return [
             found[unit]
             if unit in found
@@ -316,7 +316,7 @@ class SassIsa:
             return {0: resize(self.pool, self.pool.load(first, 8 * size, loaded), 32, signed)}
         values: list[Value] = []
         for offset in range(0, size, 8):
-            place = self.pool.make("add", 64, first, self.pool.const(offset, 64))
+            place = self.pool.node("add", 64, first, self.pool.const(offset, 64))
             values += halves(self.pool, self.pool.load(place, 64, loaded))
         return {0: tuple(values)}
 

@@ -31,7 +31,7 @@ class ConstantLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConstantPlace:
     """A parameter: its name, and its offset from where parameters begin and size, in bytes."""
 
     name: str
@@ -41,7 +41,7 @@ class Place:
 
 def parameter_places(
     parameters: Iterable[ir.Parameter], target: str | None = None
-) -> tuple[Place, ...]:
+) -> tuple[ConstantPlace, ...]:
     """Where the parameters of a PTX function lie: in order, each aligned within the bank."""
     begin = ConstantLayout.of(target).parameters
     offset = 0
@@ -50,6 +50,6 @@ def parameter_places(
         size = parameter.element_bytes * (parameter.elements or 1)
         align = max(parameter.align or 1, parameter.element_bytes)
         offset = -(-(begin + offset) // align) * align - begin
-        found.append(Place(parameter.name, offset, size))
+        found.append(ConstantPlace(parameter.name, offset, size))
         offset += size
     return tuple(found)

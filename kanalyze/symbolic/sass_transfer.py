@@ -14,12 +14,12 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kanalyze.sass.ir import Constant, Immediate, Operand, Predicate, Register, Special
+from kanalyze.sass.ir import Constant, Operand, Predicate, Register, SassImmediate, Special
 from kanalyze.symbolic.pairs import gathered, halves, pair
 from kanalyze.symbolic.ptx_transfer import NotModelled
 from kanalyze.symbolic.sass_bits import (
-    Context,
     Results,
+    SassContext,
     bits_of,
     compare,
     extend,
@@ -37,11 +37,11 @@ from kanalyze.symbolic.value import Value
 # ---------------------------------------------------------------- moves
 
 
-def _move(context: Context) -> Results:
+def _move(context: SassContext) -> Results:
     return {0: context.read(context.instruction.operands[1], bits_of(context))}
 
 
-def _special(context: Context) -> Results:
+def _special(context: SassContext) -> Results:
     source = context.instruction.operands[1]
     if not isinstance(source, Special):
         raise NotModelled(f"{context.instruction.opcode} is not evaluated")
@@ -51,7 +51,7 @@ def _special(context: Context) -> Results:
     return {0: value}
 
 
-def _load_constant(context: Context) -> Results:
+def _load_constant(context: SassContext) -> Results:
     operands = context.instruction.operands
     if context.has("U8", "S8", "U16", "S16"):
         kind = next(p for p in context.parts if p in ("U8", "S8", "U16", "S16"))
@@ -70,7 +70,7 @@ def _load_constant(context: Context) -> Results:
     return {0: tuple(half for value in wide for half in halves(context.pool, value))}
 
 
-def _uniform_of(context: Context) -> Results:
+def _uniform_of(context: SassContext) -> Results:
     """``R2UR``: a value of one lane; known where the lanes agree."""
     places, sources = context.split()
     if len(places) > 1:
@@ -81,7 +81,7 @@ def _uniform_of(context: Context) -> Results:
     return {places[-1]: value}
 
 
-def _shuffle(context: Context) -> Results:
+def _shuffle(context: SassContext) -> Results:
     """``SHFL.IDX`` of a value that the lanes agree in: that value."""
     value = context.read(context.instruction.operands[2], 32)
     if not context.has("IDX") or not uniform(context.pool, value):
@@ -89,7 +89,7 @@ def _shuffle(context: Context) -> Results:
     return {1: value}
 
 
-def _vote(context: Context) -> Results:
+def _vote(context: SassContext) -> Results:
     """``VOTE.ANY`` and ``.ALL`` of a predicate that the lanes agree in, or ``.ANY`` of one lane."""
     operands = context.instruction.operands
     value = context.read(operands[-1], 1)
@@ -100,16 +100,16 @@ def _vote(context: Context) -> Results:
     raise NotModelled("a vote of the lanes")
 
 
-def _elected(context: Context) -> Value:
+def _elected(context: SassContext) -> Value:
     return context.make("eq", 1, context.special("SR_LANEID"), context.number(0))
 
 
-def _elect(context: Context) -> Results:
+def _elect(context: SassContext) -> Results:
     """``ELECT P0, URZ, PT``: one lane of the warp."""
     return {0: _elected(context)}
 
 
-def _predicates_to_register(context: Context) -> Results:
+def _predicates_to_register(context: SassContext) -> Results:
     """``P2R R0, PR, R1, 0x7f``: predicates into the bits of the mask, the others from R1."""
     operands = context.instruction.operands
     mask = context.read(operands[3], 32).unsigned
@@ -119,7 +119,7 @@ def _predicates_to_register(context: Context) -> Results:
     return {0: context.make("or", 32, kept, context.all_predicates(mask))}
 
 
-def _constant_of_halves(context: Context) -> Results:
+def _constant_of_halves(context: SassContext) -> Results:
     """``HFMA2.MMA R0, -RZ, RZ, 1.875, 0``: how ptxas moves a constant with the half unit."""
     operands = context.instruction.operands
     zero = all(isinstance(o, Register) and o.number is None for o in operands[1:3])
@@ -127,7 +127,7 @@ def _constant_of_halves(context: Context) -> Results:
         raise NotModelled("computed in floating point")
     number = 0
     for operand in operands[3:]:
-        if not isinstance(operand, Immediate):
+        if not isinstance(operand, SassImmediate):
             raise NotModelled("computed in floating point")
         try:
             (half,) = struct.unpack("<H", struct.pack("<e", float(operand.value)))
@@ -152,25 +152,25 @@ def _stage(value: Value, name: str) -> Value | None:
     return None
 
 
-def _at_stage(context: Context, name: str, divisor: Value) -> Value:
+def _at_stage(context: SassContext, name: str, divisor: Value) -> Value:
     return context.pool.unknown((name, divisor), "computed in floating point", 32)
 
 
-def _to_float(context: Context) -> Results:
+def _to_float(context: SassContext) -> Results:
     if context.has("RP") and not context.has("F64", "S64", "U64", "F16", "U16", "S16", "U8", "S8"):
         divisor = context.read(context.instruction.operands[1], 32)
         return {0: _at_stage(context, "divisor", divisor)}
     raise NotModelled("computed in floating point")
 
 
-def _reciprocal(context: Context) -> Results:
+def _reciprocal(context: SassContext) -> Results:
     divisor = _stage(context.read(context.instruction.operands[1], 32), "divisor")
     if divisor is None or not context.has("RCP"):
         raise NotModelled("computed in floating point")
     return {0: _at_stage(context, "reciprocal", divisor)}
 
 
-def _reciprocal_less(context: Context, terms: Sequence[Value]) -> Value | None:
+def _reciprocal_less(context: SassContext, terms: Sequence[Value]) -> Value | None:
     others = [term for term in terms if term.unsigned != 0]
     if len(others) != 2 or 0xFFFFFFE not in (others[0].unsigned, others[1].unsigned):
         return None
@@ -179,7 +179,7 @@ def _reciprocal_less(context: Context, terms: Sequence[Value]) -> Value | None:
     return None if divisor is None else _at_stage(context, "estimate", divisor)
 
 
-def _to_integer(context: Context) -> Results:
+def _to_integer(context: SassContext) -> Results:
     divisor = _stage(context.read(context.instruction.operands[1], 32), "estimate")
     if divisor is None or not context.has("U32") or not context.has("TRUNC"):
         raise NotModelled("computed in floating point")
@@ -189,13 +189,13 @@ def _to_integer(context: Context) -> Results:
 # ---------------------------------------------------------------- sums
 
 
-def _carries(context: Context, operands: Sequence[Operand]) -> list[Value]:
+def _carries(context: SassContext, operands: Sequence[Operand]) -> list[Value]:
     """Carries that come in: the predicates behind the sources (``!PT`` is none)."""
     found = [context.read(o, 1) for o in operands if isinstance(o, Predicate)]
     return [context.make("zext", 32, value) for value in found]
 
 
-def _wide(context: Context, operand: Operand) -> Value:
+def _wide(context: SassContext, operand: Operand) -> Value:
     """A term of a sum with its carry: minus x is 2^32 - x."""
     if isinstance(operand, Register) and operand.negated and operand.number is not None:
         plain = Register(operand.file, operand.number, operand.suffixes)
@@ -204,7 +204,9 @@ def _wide(context: Context, operand: Operand) -> Value:
     return context.make("zext", 64, context.read(operand, 32))
 
 
-def _with_carry(context: Context, places: list[int], terms: list[Value], wide: Value) -> Results:
+def _with_carry(
+    context: SassContext, places: list[int], terms: list[Value], wide: Value
+) -> Results:
     """A sum of 32 bits with the carry that goes out, if it is asked for."""
     total = terms[0]
     for term in terms[1:]:
@@ -217,7 +219,7 @@ def _with_carry(context: Context, places: list[int], terms: list[Value], wide: V
     return results
 
 
-def _add(context: Context) -> Results:
+def _add(context: SassContext) -> Results:
     """``IADD3 R, P, P, a, b, c, P, P`` and its shorter kin."""
     places, sources = context.split()
     numbers = [o for o in sources if not isinstance(o, Predicate)]
@@ -246,7 +248,7 @@ def _add(context: Context) -> Results:
     return _with_carry(context, places, terms, wide)
 
 
-def _upper(context: Context, terms: Sequence[Value], carries: Sequence[Value]) -> Value | None:
+def _upper(context: SassContext, terms: Sequence[Value], carries: Sequence[Value]) -> Value | None:
     """The upper half of a 64-bit sum, from the carry of the lower half's; None if it is none."""
     real = [carry for carry in carries if carry.unsigned != 0]
     if len(real) != 1 or real[0].op != "zext" or real[0].args[0].op != "ne":
@@ -262,7 +264,7 @@ def _upper(context: Context, terms: Sequence[Value], carries: Sequence[Value]) -
     return halves(context.pool, gathered(context.pool, whole))[1]
 
 
-def _multiply_add(context: Context) -> Results:
+def _multiply_add(context: SassContext) -> Results:
     """``IMAD`` with all its modes."""
     places, sources = context.split()
     signed = not context.has("U32")
@@ -295,7 +297,7 @@ def _multiply_add(context: Context) -> Results:
     return {0: total}
 
 
-def _scaled_add(context: Context) -> Results:
+def _scaled_add(context: SassContext) -> Results:
     """``LEA``: ``b + (a << s)``; ``.HI``: ``b`` plus what is shifted out of ``a``."""
     places, sources = context.split()
     carries = _carries(context, sources) if context.has("X") else []
@@ -324,12 +326,12 @@ def _scaled_add(context: Context) -> Results:
     return found if whole is None else {**found, places[0]: whole}
 
 
-def _absolute(context: Context) -> Results:
+def _absolute(context: SassContext) -> Results:
     value = context.read(context.instruction.operands[1], 32)
     return {0: context.make("maxs", 32, value, context.make("sub", 32, context.number(0), value))}
 
 
-def _extreme(context: Context) -> Results:
+def _extreme(context: SassContext) -> Results:
     """``IMNMX R, a, b, P``: the smaller where P holds, else the greater.
 
     ``VIADDMNMX R, a, b, c, P``: of ``a + b`` and ``c``.
@@ -349,14 +351,14 @@ def _extreme(context: Context) -> Results:
     return {places[0]: context.make("select", 32, context.read(sources[-1], 1), smaller, greater)}
 
 
-def _select(context: Context) -> Results:
+def _select(context: SassContext) -> Results:
     _, a, b, condition = context.instruction.operands
     bits = bits_of(context)
     one, other = context.read(a, bits), context.read(b, bits)
     return {0: context.make("select", bits, context.read(condition, 1), one, other)}
 
 
-_FUNCTIONS: tuple[tuple[str, Callable[[Context], Results]], ...] = (
+_FUNCTIONS: tuple[tuple[str, Callable[[SassContext], Results]], ...] = (
     ("MOV UMOV MOV32I", _move),
     ("S2R S2UR CS2R CS2UR", _special),
     ("LDC ULDC LDCU", _load_constant),
@@ -385,6 +387,6 @@ _FUNCTIONS: tuple[tuple[str, Callable[[Context], Results]], ...] = (
     ("ISETP UISETP", compare),
 )
 
-TRANSFER: dict[str, Callable[[Context], Results]] = {
+TRANSFER: dict[str, Callable[[SassContext], Results]] = {
     mnemonic: function for mnemonics, function in _FUNCTIONS for mnemonic in mnemonics.split()
 }

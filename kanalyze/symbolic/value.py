@@ -2,7 +2,7 @@
 
 A `Value` is what a register holds, as a function of the special registers, the kernel's parameters
 and the iteration numbers of loops, with PTX's own semantics: every node has a width, and arithmetic
-wraps at it. Values are interned by their `Pool`: equal expressions are the same object, so
+wraps at it. Values are interned by their `ValuePool`: equal expressions are the same object, so
 equality is identity. `Unknown` (op "unknown") is a value, too, with its reason.
 
 `evaluate` computes values for many lanes at once with numpy; `kanalyze.symbolic.readable` prints
@@ -66,7 +66,7 @@ class Loaded:
     arrays: Arrays
 
 
-class Pool:
+class ValuePool:
     """Makes values: interns them, and folds constants and neutral elements."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Pool:
 
     # ------------------------------------------------------------ operations
 
-    def make(self, op: str, bits: int, *args: Value) -> Value:
+    def node(self, op: str, bits: int, *args: Value) -> Value:
         """The value of ``op`` on ``args``; ``bits`` is the width of the result."""
         if all(a.op == "const" for a in args):
             folded = evaluate_op(op, bits, args, [np.asarray([a.payload], np.uint64) for a in args])
@@ -145,7 +145,7 @@ class Pool:
                 if inner.bits == bits:
                     return inner
                 if inner.bits > bits:
-                    return self.make("trunc", bits, inner)
+                    return self.node("trunc", bits, inner)
             return None
         if len(args) != 2:
             return None
@@ -165,7 +165,7 @@ class Pool:
             if op in ("shl", "shru"):
                 return self.const(0, bits)
             if op == "shrs":
-                return self.make("shrs", bits, left, self.const(bits - 1, bits))
+                return self.node("shrs", bits, left, self.const(bits - 1, bits))
         if op == "and" and number == (1 << bits) - 1:
             return left
         if op in ("mul", "divu", "divs") and number == 1:
@@ -173,10 +173,10 @@ class Pool:
         if op == "sub" and right.op == "mul":  # x - (x / y) * y, with which compilers write x % y
             for quotient, divisor in (right.args, right.args[::-1]):
                 if quotient.op in ("divs", "divu") and quotient.args == (left, divisor):
-                    return self.make("rem" + quotient.op[3], bits, left, divisor)
+                    return self.node("rem" + quotient.op[3], bits, left, divisor)
         if op == "add" and number is not None and left.op == "add" and left.args[1].op == "const":
             total = self.const(left.args[1].payload + number, bits)
-            return self.make("add", bits, left.args[0], total)
+            return self.node("add", bits, left.args[0], total)
         return None
 
     def _next_turn(self, bits: int, condition: Value, yes: Value, no: Value) -> Value | None:
@@ -195,8 +195,8 @@ class Pool:
             ends = condition.args[1] is no and condition.args[0].unsigned == number - 1
         if not ends:
             return None
-        later = self.make("add", bits, turn.args[0], self.const(1, bits))
-        return self.make("remu", bits, later, turn.args[1])
+        later = self.node("add", bits, turn.args[0], self.const(1, bits))
+        return self.node("remu", bits, later, turn.args[1])
 
     def substitute(self, value: Value, by: Mapping[Value, Value]) -> Value:
         """``value`` with nodes replaced; iterative, so depth does not matter."""
@@ -213,7 +213,7 @@ class Pool:
             elif node.op == "load":
                 done[node] = self.load(new[0], node.bits, node.payload)
             else:
-                done[node] = self.make(node.op, node.bits, *new)
+                done[node] = self.node(node.op, node.bits, *new)
         return [done[root] for root in roots]
 
 

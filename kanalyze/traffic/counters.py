@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.errors import Unknown
 from kanalyze.results.kernel import UnknownField
-from kanalyze.traffic.totals import Totals
+from kanalyze.traffic.totals import LaunchTotals
 
 _OPERATIONS = ("load", "store", "atomic", "reduction")
 
@@ -22,7 +22,7 @@ class ExactCounters:
     assumptions: tuple[str, ...] = ()
 
 
-def exact_counters(totals: Totals, code: SassKernelLaunch | Unknown) -> ExactCounters:
+def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> ExactCounters:
     """The counters of the PTX's accesses; what the machine code executes, which is what runs.
 
     The assembler makes one load of several of equal addresses or of neighbours, drops and splits

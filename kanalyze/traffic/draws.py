@@ -19,7 +19,7 @@ from kanalyze.errors import InputError, UsageError
 from kanalyze.launch.assumptions import DRAWS, Assumption
 from kanalyze.launch.record import Launch
 from kanalyze.models.features import Lanes
-from kanalyze.models.warps import Rule, count
+from kanalyze.models.warps import CountingRule, count
 from kanalyze.results.kernel import UnknownField
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
@@ -33,7 +33,7 @@ def _nothing(addresses: Array, lanes: Lanes) -> Array:
     return np.zeros(len(addresses), np.int64)
 
 
-_EXECUTED = Rule(1, _nothing)
+_EXECUTED = CountingRule(1, _nothing)
 _COUNTERS = {
     "load": ("load",),
     "async_copy": ("load",),

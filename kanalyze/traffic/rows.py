@@ -5,11 +5,11 @@ from __future__ import annotations
 from kanalyze.kernel.sources import SourceLines
 from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import UnknownField
-from kanalyze.traffic.totals import Totals, ideal
+from kanalyze.traffic.totals import LaunchTotals, ideal
 
 
 def access_counts(
-    totals: Totals, lines: SourceLines
+    totals: LaunchTotals, lines: SourceLines
 ) -> tuple[tuple[doc.AccessCounts, ...], list[UnknownField]]:
     """A row for each access of the PTX, in source order, and what is not counted."""
     rows = []

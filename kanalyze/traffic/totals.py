@@ -49,7 +49,7 @@ class Better:
     now: int
 
 
-class Totals:
+class LaunchTotals:
     """What the accesses of one launch add up to; what is not known comes with the reason.
 
     Args:

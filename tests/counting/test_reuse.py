@@ -11,7 +11,7 @@ import pytest
 from kanalyze import estimate, parse_ptx
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models import boxes, by_block, reuse
-from kanalyze.models.boxes import Run
+from kanalyze.models.boxes import SectorRun
 from kanalyze.models.footprint import Footprint
 from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
@@ -21,17 +21,17 @@ from tests.oracle.interpreter import run
 # ---------------------------------------------------------------- runs and lattices
 
 
-def sectors_of(item: Run) -> list[int]:
+def sectors_of(item: SectorRun) -> list[int]:
     return [item.first + i * item.step + j for i in range(item.times) for j in range(item.length)]
 
 
-def runs_of(rng: np.random.Generator, number: int) -> list[Run]:
+def runs_of(rng: np.random.Generator, number: int) -> list[SectorRun]:
     found = []
     for _ in range(number):
         length = int(rng.integers(1, 9))
         step = int(rng.choice([length + 1, 12, 40])) if rng.random() < 0.7 else 0
         times = int(rng.integers(2, 7)) if step > length else 1
-        found.append(Run(int(rng.integers(-50, 90)), step if times > 1 else 0, times, length))
+        found.append(SectorRun(int(rng.integers(-50, 90)), step if times > 1 else 0, times, length))
     return found
 
 
@@ -102,7 +102,7 @@ def test_runs_at_lattice_places_are_merged(seed: int) -> None:
         (int(rng.integers(1, 60)), int(rng.integers(2, 5))) for _ in range(rng.integers(0, 3))
     )
     lattice = reuse.Lattice(int(rng.integers(-20, 20)), steps, 3)
-    runs: list[Run] = []
+    runs: list[SectorRun] = []
     weights: list[int] = []
     reuse._add(runs, weights, item, lattice)
     made: Counter[int] = Counter()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from kanalyze.models import banks, coalescing
-from kanalyze.models.warps import Rule
+from kanalyze.models.warps import CountingRule
 
 DATA = Path(__file__).parents[1] / "data" / "patterns_h200.csv.gz"
 
@@ -34,7 +34,7 @@ def patterns() -> dict[tuple[str, int], list[dict[str, str]]]:
 PATTERNS = patterns()
 
 
-def rule_of(op: str, width: int) -> Rule:
+def rule_of(op: str, width: int) -> CountingRule:
     match op:
         case "lds":
             return banks.rule("load", width)

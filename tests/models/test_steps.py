@@ -12,7 +12,7 @@ import pytest
 from kanalyze.models import by_block, reuse
 from kanalyze.models.by_block import Placed
 from kanalyze.models.coalescing import SECTORS
-from kanalyze.models.warps import Occurrences, Rule, classes, count
+from kanalyze.models.warps import CountingRule, Occurrences, classes, count
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.grid import Condition, both, comparison, either, negate, spread
 from kanalyze.symbolic.parts import Parts, TooLargeError
@@ -117,7 +117,10 @@ def spread_out(case: Placed) -> tuple[Any, Any]:
     return np.moveaxis(address, THREAD, -1), np.moveaxis(active, THREAD, -1)
 
 
-RULES = {"sectors": SECTORS, "executed": Rule(1, lambda where, on: np.zeros(len(where), np.int64))}
+RULES = {
+    "sectors": SECTORS,
+    "executed": CountingRule(1, lambda where, on: np.zeros(len(where), np.int64)),
+}
 
 
 @pytest.mark.parametrize("shape", [(41, 64), (23, 40, 5), (90, 32)], ids=str)

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from kanalyze import analyze
 from kanalyze.analysis.kernels import report_on
 from kanalyze.frontend.subject import Subject
-from kanalyze.models.counts import Traffic
+from kanalyze.models.counts import AccessClass
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.render.kernel_text import render
 from kanalyze.render.listing_text import shortened
@@ -116,11 +116,11 @@ def test_a_pipelined_matmul_has_loads_and_a_prologue() -> None:
 def test_loads_add_up_load_copy_and_bulk_copy() -> None:
     made = report("gelu", "sm_90")
     memory = {space: dict(kinds) for space, kinds in made.kernels[0].memory.items()}
-    memory["global"]["async_copy"] = Traffic(3, 48, {"16B": 3})
-    memory["global"]["bulk_load"] = Traffic(1, None, {"tensor.2d": 1})
+    memory["global"]["async_copy"] = AccessClass(3, 48, {"16B": 3})
+    memory["global"]["bulk_load"] = AccessClass(1, None, {"tensor.2d": 1})
     text = render(changed(made, memory=memory), listing=False)
     assert "6 instructions, ? B per thread: ld.global 2 × v4.b32; cp.async 3 × 16B;" in text
-    memory["global"]["bulk_load"] = Traffic(1, 20, {"tensor.2d": 1})
+    memory["global"]["bulk_load"] = AccessClass(1, 20, {"tensor.2d": 1})
     assert "6 loads (100 B per thread)" in render(
         changed(made, memory=memory), quiet=True, width=300
     )

@@ -15,17 +15,17 @@ from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import build
 from kanalyze.sass.crosscheck import compare
 from kanalyze.sass.ir import (
-    Address,
     Barrier,
     Constant,
     Guard,
-    Immediate,
     Keyword,
-    Label,
     Operand,
     Predicate,
     Register,
+    SassAddress,
+    SassImmediate,
     SassInstruction,
+    SassLabel,
     Special,
 )
 from kanalyze.sass.memory import memory_access
@@ -96,10 +96,10 @@ def test_cuobjdump_says_the_same(kernel: str, arch: str) -> None:
     def plain(instruction: SassInstruction) -> tuple[object, ...]:
         places: list[Operand | int | float] = []
         for operand in instruction.operands:
-            if isinstance(operand, Label):
+            if isinstance(operand, SassLabel):
                 places.append(one.labels[operand.name])
             else:
-                places.append(operand.value if isinstance(operand, Immediate) else operand)
+                places.append(operand.value if isinstance(operand, SassImmediate) else operand)
         return instruction.address, instruction.opcode, instruction.guard, str(places)
 
     assert [plain(i) for i in one.instructions] == [plain(i) for i in other.instructions]
@@ -164,7 +164,7 @@ def test_listing_by_hand() -> None:
     assert (module.target, function.name) == ("sm_90a", "one")
     assert (load.address, load.guard, load.pos.line) == (0, Guard("P6", True), 9)
     assert load.parts == ("LDG", "E", "128", "CONSTANT")
-    assert load.operands[1] == Address(
+    assert load.operands[1] == SassAddress(
         (Register("R", 10, ("64",)),), -16, descriptor=Register("UR", 4)
     )
     assert load.source is not None
@@ -195,17 +195,17 @@ def test_listing_by_hand() -> None:
         ("R5.H0_H0", Register("R", 5, ("H0_H0",))),
         ("URZ", Register("UR", None)),
         ("!UPT", Predicate("UP", None, negated=True)),
-        ("0x1f", Immediate("0x1f", 31)),
-        ("-126", Immediate("-126", -126)),
-        ("8.5e+37", Immediate("8.5e+37", 8.5e37)),
-        ("-INF", Immediate("-INF", float("-inf"))),
+        ("0x1f", SassImmediate("0x1f", 31)),
+        ("-126", SassImmediate("-126", -126)),
+        ("8.5e+37", SassImmediate("8.5e+37", 8.5e37)),
+        ("-INF", SassImmediate("-INF", float("-inf"))),
         ("c[0x3][R4+0x8]", Constant(3, 8, Register("R", 4))),
         ("cx[UR4][0x10]", Constant(Register("UR", 4), 16)),
-        ("[R2+UR4+0x10]", Address((Register("R", 2), Register("UR", 4)), 16)),
-        ("[UR4+-0x8]", Address((Register("UR", 4),), -8)),
-        ("[RZ]", Address((Register("R", None),))),
-        ("gdesc[UR8].tnspB", Address((Register("UR", 8),), 0, "gdesc", suffixes=("tnspB",))),
-        ("tmem[UR4+0x20]", Address((Register("UR", 4),), 32, "tmem")),
+        ("[R2+UR4+0x10]", SassAddress((Register("R", 2), Register("UR", 4)), 16)),
+        ("[UR4+-0x8]", SassAddress((Register("UR", 4),), -8)),
+        ("[RZ]", SassAddress((Register("R", None),))),
+        ("gdesc[UR8].tnspB", SassAddress((Register("UR", 8),), 0, "gdesc", suffixes=("tnspB",))),
+        ("tmem[UR4+0x20]", SassAddress((Register("UR", 4),), 32, "tmem")),
         ("SR_TID.X", Special("SR_TID.X")),
         ("gsb0", Barrier("gsb0")),
         ("2D", Keyword("2D")),

@@ -23,11 +23,11 @@ from kanalyze.sass.parse import parse_sass
 from kanalyze.symbolic import accesses
 from kanalyze.symbolic.loops import solve
 from kanalyze.symbolic.reach import Reach
-from kanalyze.symbolic.registers import Request, follow_code
+from kanalyze.symbolic.registers import OperandRequest, follow_code
 from kanalyze.symbolic.sass_bits import logic
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import ConstantLayout, parameter_places
-from kanalyze.symbolic.value import Pool, Value, evaluate, leaves
+from kanalyze.symbolic.value import Value, ValuePool, evaluate, leaves
 from kanalyze.toolchain import tools
 
 pytestmark = pytest.mark.slow("disassembles and counts machine code")
@@ -169,7 +169,7 @@ def under(reach: Reach, block: int, guard: Value | None) -> Value:
     """The condition of an instruction, wherever ptxas put it: its guard, or a branch around it."""
     pool = reach.pool
     held = reach.found[block]
-    return held if guard is None else pool.make("and", 1, held, guard)
+    return held if guard is None else pool.node("and", 1, held, guard)
 
 
 def of_ptx(text: str) -> tuple[Value, Value]:
@@ -184,12 +184,12 @@ def of_sass(text: str, listing: str) -> tuple[Value, Value]:
     (entry,) = parse_ptx(text).entries
     module = parse_sass(listing)
     cfg = sass_cfg.build(module.functions[0])
-    pool = Pool()
+    pool = ValuePool()
     isa = SassIsa(cfg, pool, module.target, parameter_places(entry.parameters))
     (store,) = [i for i in module.functions[0].instructions if i.base == "STS"]
     access = memory_access(store)
     assert access is not None
-    registers = follow_code(cfg, isa, pool, [Request(store, ((access.address, 32),))])
+    registers = follow_code(cfg, isa, pool, [OperandRequest(store, ((access.address, 32),))])
     (answer,) = registers.answers
     solved = solve(registers)
     guard = None if answer.guard is None else solved.resolve([answer.guard], answer.block)[0]
@@ -248,7 +248,7 @@ def test_the_instructions_meant_are_there(name: str) -> None:
 
 
 def test_every_table_of_three_inputs() -> None:
-    pool = Pool()
+    pool = ValuePool()
     inputs = [pool.special(f"tid.{axis}") for axis in "xyz"]
     numbers = np.array([0b00001111, 0b00110011, 0b01010101], np.uint64)
     given = dict(zip(("tid.x", "tid.y", "tid.z"), numbers, strict=True))
@@ -259,12 +259,12 @@ def test_every_table_of_three_inputs() -> None:
 
 
 def test_a_constant_input_leaves_a_table_of_two() -> None:
-    pool = Pool()
+    pool = ValuePool()
     x, y = pool.special("tid.x"), pool.special("tid.y")
     zero, ones = pool.const(0, 32), pool.const(-1, 32)
     assert logic(pool, 0xF8, [x, zero, y]) is x  # x | (0 & y)
-    assert logic(pool, 0xC0, [x, y, zero]) is pool.make("and", 32, x, y)
-    assert logic(pool, 0x3C, [x, ones, zero]) is pool.make("xor", 32, x, ones)
+    assert logic(pool, 0xC0, [x, y, zero]) is pool.node("and", 32, x, y)
+    assert logic(pool, 0x3C, [x, ones, zero]) is pool.node("xor", 32, x, ones)
 
 
 @pytest.mark.parametrize(

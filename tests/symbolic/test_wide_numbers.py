@@ -9,17 +9,17 @@ import pytest
 
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.grid import Grid, UnknownValueError, spread
-from kanalyze.symbolic.value import Pool, Value
+from kanalyze.symbolic.value import Value, ValuePool
 
 THREADS = 64
 MOD = 1 << 64
 STARTS = [0, -2, -40, -(1 << 63), (1 << 63) - 40, -(1 << 32)]
 
 
-def numbers(pool: Pool, start: int) -> tuple[Value, list[int]]:
+def numbers(pool: ValuePool, start: int) -> tuple[Value, list[int]]:
     """``start + tid.x``, which wraps, and the same as unsigned numbers."""
-    lane = pool.make("zext", 64, pool.special("tid.x"))
-    value = pool.make("add", 64, lane, pool.const(start, 64))
+    lane = pool.node("zext", 64, pool.special("tid.x"))
+    value = pool.node("add", 64, lane, pool.const(start, 64))
     return value, [(start + thread) % MOD for thread in range(THREADS)]
 
 
@@ -34,13 +34,13 @@ def signed(number: int) -> int:
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("down", [1, 8, 31, 32, 62])
 def test_shifts_to_the_right(start: int, down: int) -> None:
-    pool = Pool()
+    pool = ValuePool()
     value, expected = numbers(pool, start)
     for op, shifted in (
         ("shru", [n >> down for n in expected]),
         ("shrs", [(signed(n) >> down) % MOD for n in expected]),
     ):
-        made = grid().value(pool.make(op, 64, value, pool.const(down, 32)))
+        made = grid().value(pool.node(op, 64, value, pool.const(down, 32)))
         found = np.broadcast_to(parts.dense(made), (1, THREADS)).reshape(-1)
         assert [int(n) % MOD for n in found] == shifted
 
@@ -57,15 +57,15 @@ def test_shifts_to_the_right(start: int, down: int) -> None:
 def test_unsigned_comparisons(
     start: int, limit: int, op: str, holds: Callable[[int, int], bool]
 ) -> None:
-    pool = Pool()
+    pool = ValuePool()
     value, expected = numbers(pool, start)
-    made = grid().condition(pool.make(op, 1, value, pool.const(limit, 64)))
+    made = grid().condition(pool.node(op, 1, value, pool.const(limit, 64)))
     found = np.broadcast_to(spread(made, 2), (1, THREADS)).reshape(-1)
     assert list(found.astype(bool)) == [holds(n, limit % MOD) for n in expected]
 
 
 def test_what_int64_cannot_hold_is_unknown() -> None:
-    pool = Pool()
+    pool = ValuePool()
     value, _ = numbers(pool, -40)
     with pytest.raises(UnknownValueError):
-        grid().value(pool.make("divu", 64, value, pool.const(10, 64)))
+        grid().value(pool.node("divu", 64, value, pool.const(10, 64)))

@@ -60,7 +60,7 @@ from kanalyze.results.traffic import Traffic
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.value import leaves
 from kanalyze.text.numbers import decimal
-from kanalyze.traffic.totals import Better, Totals, ideal
+from kanalyze.traffic.totals import Better, LaunchTotals, ideal
 
 _ID = "bank-conflicts"
 
@@ -110,7 +110,7 @@ def _of_launch(facts: Facts) -> Iterator[Finding]:
         if not any(_costly(row) for row in facts.kernel.accesses):
             return
         assert facts.launched is not None
-        totals = Totals(facts.description, facts.launched, None)
+        totals = LaunchTotals(facts.description, facts.launched, None)
     accesses = []
     for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
         counted, least = cost.counted, ideal(cost)
@@ -145,7 +145,7 @@ def _costly(row: doc.Access) -> bool:
 
 
 def _laid_out(
-    finding: Finding, group: list[_SharedAccess], better: Better, totals: Totals
+    finding: Finding, group: list[_SharedAccess], better: Better, totals: LaunchTotals
 ) -> Finding:
     """The finding with the layout that takes fewer wavefronts, counted with it."""
     now = sum(one.cost for one in group)

@@ -46,7 +46,7 @@ from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.models import apart, coalescing
-from kanalyze.models.apart import Form, Place
+from kanalyze.models.apart import Form, LanePlace
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.warps import count
 from kanalyze.results.kernel import Finding, Proof
@@ -202,11 +202,11 @@ def _steps(facts: Facts, group: AccessGroup) -> list[Form] | None:
     access = group.members[0][0]
     x, y, z = extents = access_groups.extents(facts)
     loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
-    places = [Place(), *(Place(blocks={axis: 1}) for axis in "xyz")]
-    places += [Place(iterations={header: 1}) for header in loops]
+    places = [LanePlace(), *(LanePlace(blocks={axis: 1}) for axis in "xyz")]
+    places += [LanePlace(iterations={header: 1}) for header in loops]
     threads, warp = x * y * z, 32
     while warp < threads:
-        places.append(Place(warp))
+        places.append(LanePlace(warp))
         warp *= 2
     differences = apart.differences([a.address for a, _ in group.members], extents, places)
     if differences is None:

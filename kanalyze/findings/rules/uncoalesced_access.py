@@ -55,7 +55,7 @@ from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.findings.vectorization import WIDEST
 from kanalyze.models import apart
-from kanalyze.models.apart import Form, Place
+from kanalyze.models.apart import Form, LanePlace
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.text.numbers import bound_name
@@ -306,14 +306,16 @@ def _in_a_row(facts: Facts, group: AccessGroup) -> str | None:
     access = group.members[0][0]
     cfg = facts.description.cfg
     loops = [loop.header for loop in cfg.loops if access.block in loop.body]
-    named = [(f"tl.program_id({n})" if triton else f"blockIdx.{axis}", Place(blocks={axis: 1}))
+    named = [(f"tl.program_id({n})" if triton else f"blockIdx.{axis}", LanePlace(blocks={axis: 1}))
              for n, axis in enumerate("xyz")]  # fmt: skip
     named += [(f"the loop at line {cfg.blocks[h].instructions[0].pos.line} of the PTX",
-               Place(iterations={h: 1})) for h in loops if cfg.blocks[h].instructions]  # fmt: skip
+               LanePlace(iterations={h: 1})) for h in loops if cfg.blocks[h].instructions]  # fmt: skip
     x, y, _ = extents = access_groups.extents(facts)
     if y > 1:
-        named.append(("threadIdx.y", Place(x)))
-    differences = apart.differences([access.address], extents, [Place(), *(p for _, p in named)])
+        named.append(("threadIdx.y", LanePlace(x)))
+    differences = apart.differences(
+        [access.address], extents, [LanePlace(), *(p for _, p in named)]
+    )
     if differences is None:
         return None
     numbers = access_groups.values(facts)

@@ -55,7 +55,7 @@ from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.results.kernel import Finding, Source
 from kanalyze.sass import cfg as sass_cfg
-from kanalyze.sass.ir import Immediate, SassInstruction
+from kanalyze.sass.ir import SassImmediate, SassInstruction
 
 _ID = "wgmma-serialized"
 
@@ -178,7 +178,7 @@ def _waits_for_all(instruction: SassInstruction) -> bool:
     if instruction.parts[:2] != ("WARPGROUP", "DEPBAR"):
         return False
     last = instruction.operands[-1] if instruction.operands else None
-    return isinstance(last, Immediate) and last.value == 0
+    return isinstance(last, SassImmediate) and last.value == 0
 
 
 # ---------------------------------------------------------------- proof

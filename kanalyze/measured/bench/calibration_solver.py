@@ -24,7 +24,7 @@ from kanalyze.analysis.launch import estimate
 from kanalyze.devices.table import Device
 from kanalyze.errors import Unknown
 from kanalyze.frontend.compile import Compiled
-from kanalyze.performance.cache_sim.parameters import Parameter, machine
+from kanalyze.performance.cache_sim.parameters import CacheParameter, machine
 
 _CLOSE = 0.003  # of the measured time
 _MOST_TURNS = 8
@@ -84,7 +84,7 @@ class CalibrationTimes:
 class SolvedParameters:
     """Parameters, and the reason for each launch or parameter of which nothing was found."""
 
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, CacheParameter]
     reasons: Mapping[str, str]
 
 
@@ -102,14 +102,14 @@ def solve(
         compiled: the launches that ran, by name.
         progress: called with what is done.
     """
-    found: dict[str, Parameter] = {}
+    found: dict[str, CacheParameter] = {}
     reasons = dict(measured.reasons)
     size = capacity(measured.cyclic, int(machine(device)["l2_bytes_per_side"]))
     if isinstance(size, Unknown):
         reasons["l2_bytes_per_side"] = size.reason
     else:
         note = f"half of cyclic reads by all SMs miss; {measured.stamp}"
-        found["l2_bytes_per_side"] = Parameter(size, "measured", note)
+        found["l2_bytes_per_side"] = CacheParameter(size, "measured", note)
     for launch in launches():
         time_us = measured.times_us.get(launch.name)
         if time_us is None or launch.name not in compiled:
@@ -121,7 +121,7 @@ def solve(
             reasons[launch.name] = solved.reason
         else:
             note = f"from the time of '{launch.name}', {time_us:.1f} us; {measured.stamp}"
-            found[solved[0]] = Parameter(solved[1], "measured", note)
+            found[solved[0]] = CacheParameter(solved[1], "measured", note)
     return SolvedParameters(found, reasons)
 
 
@@ -151,7 +151,7 @@ def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | Unknown:
 
 
 def rate_of(
-    time_us: float, device: Device, compiled: Compiled, known: Mapping[str, Parameter]
+    time_us: float, device: Device, compiled: Compiled, known: Mapping[str, CacheParameter]
 ) -> tuple[str, float] | Unknown:
     """The rate that the model's time depends on most, and its value with which it is the measured.
 
@@ -165,7 +165,7 @@ def rate_of(
     """
 
     def predicted(**changed: float) -> float:
-        own = {**known, **{k: Parameter(v, "measured") for k, v in changed.items()}}
+        own = {**known, **{k: CacheParameter(v, "measured") for k, v in changed.items()}}
         found = estimate(
             compiled, device=device.name, calibration={device.name: own}, findings=False
         )

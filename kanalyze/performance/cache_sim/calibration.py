@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.errors import InputError, SourceSpot, nearest
-from kanalyze.performance.cache_sim.parameters import Parameter, names
+from kanalyze.performance.cache_sim.parameters import CacheParameter, names
 
 _FIELDS = ("value", "origin", "note")
 _MOST_GPCS = 64
@@ -25,7 +25,7 @@ _MOST = 1e18
 _LEAST = {"l2_bytes_per_side": 1 << 18}  # bytes
 _GREATEST = {"ways": 64, "l1_ways": 64, "fill_bytes": 128, "sides": 2}
 
-Calibration = Mapping[str, Mapping[str, Parameter]]
+Calibration = Mapping[str, Mapping[str, CacheParameter]]
 """For each GPU's name its measured parameters."""
 
 
@@ -75,7 +75,7 @@ def read(path: str | Path) -> Calibration:
     return {device: _section(file, device, given) for device, given in sections.items()}
 
 
-def _section(file: _File, device: str, given: Any) -> dict[str, Parameter]:
+def _section(file: _File, device: str, given: Any) -> dict[str, CacheParameter]:
     if not isinstance(given, dict):
         raise file.error("expected a section of parameters", device)
     known = names()
@@ -88,7 +88,7 @@ def _section(file: _File, device: str, given: Any) -> dict[str, Parameter]:
     return found
 
 
-def _parameter(file: _File, device: str, name: str, entry: Any) -> Parameter:
+def _parameter(file: _File, device: str, name: str, entry: Any) -> CacheParameter:
     if not isinstance(entry, dict) or "value" not in entry or "origin" not in entry:
         expected = f'{name}: expected {{ value = …, origin = "measured", note = "…" }}'
         raise file.error(expected, device, name)
@@ -105,7 +105,7 @@ def _parameter(file: _File, device: str, name: str, entry: Any) -> Parameter:
         least, most = _LEAST.get(name, 0), _GREATEST.get(name, _MOST)
         wanted = f"a number above {least:g}, at most {most:g}"
         raise file.error(f"{name}: {value!r} is not {wanted}", device, name)
-    return Parameter(value, entry["origin"], entry.get("note", ""))
+    return CacheParameter(value, entry["origin"], entry.get("note", ""))
 
 
 def _within(name: str, value: float) -> bool:
@@ -120,7 +120,7 @@ def _is_gpcs(value: Any) -> bool:
     )
 
 
-def write(device: str, parameters: Mapping[str, Parameter], remarks: Mapping[str, Any]) -> str:
+def write(device: str, parameters: Mapping[str, CacheParameter], remarks: Mapping[str, Any]) -> str:
     """The text of a file for one GPU.
 
     Args:

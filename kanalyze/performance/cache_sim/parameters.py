@@ -33,7 +33,7 @@ class NoParameterError(KanalyzeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class CacheParameter:
     """A number, its origin (measured, fitted, scaled, rule, guess) and a remark."""
 
     value: Any
@@ -42,14 +42,14 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MemoryMachine:
     """What the memory model knows of a GPU; bytes, ns, and bytes a ns (GB/s).
 
     ``calibrated`` are the parameters that the user's own file gives.
     """
 
     device: Device
-    parameters: dict[str, Parameter]
+    parameters: dict[str, CacheParameter]
     calibrated: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> float:
@@ -76,7 +76,7 @@ class Machine:
         sizes = self.parameters["gpcs"].value
         return np.repeat(np.arange(len(sizes)), sizes).astype(np.int64)
 
-    def light(self) -> Machine:
+    def light(self) -> MemoryMachine:
         """The same without load on the tensor cores: at the clock that it then keeps."""
         ratio = self["clock_share_light"] / self["clock_share"]
         faster = {
@@ -94,8 +94,8 @@ class Machine:
 def machine(
     device: Device,
     changes: dict[str, float] | None = None,
-    own: Mapping[str, Parameter] | None = None,
-) -> Machine:
+    own: Mapping[str, CacheParameter] | None = None,
+) -> MemoryMachine:
     """The parameters of a GPU.
 
     Args:
@@ -114,8 +114,10 @@ def machine(
         if name not in found:
             raise NoParameterError(f"there is no parameter '{name}' of the memory model")
         given = found[name]
-        found[name] = Parameter(given.value * factor, "what-if", f"{factor:g} x {given.value:g}")
-    return Machine(device, found, tuple(own or ()))
+        found[name] = CacheParameter(
+            given.value * factor, "what-if", f"{factor:g} x {given.value:g}"
+        )
+    return MemoryMachine(device, found, tuple(own or ()))
 
 
 def names() -> tuple[str, ...]:
@@ -126,16 +128,16 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def _table() -> tuple[dict[str, Parameter], dict[str, dict[str, Parameter]]]:
+def _table() -> tuple[dict[str, CacheParameter], dict[str, dict[str, CacheParameter]]]:
     data = tomllib.loads(_FILE.read_text("utf-8"))
 
-    def read(section: dict[str, Any]) -> dict[str, Parameter]:
-        return {name: Parameter(**given) for name, given in section.items()}
+    def read(section: dict[str, Any]) -> dict[str, CacheParameter]:
+        return {name: CacheParameter(**given) for name, given in section.items()}
 
     return read(data["common"]), {name: read(part) for name, part in data["device"].items()}
 
 
-def _scaled(device: Device, common: dict[str, Parameter]) -> dict[str, Parameter]:
+def _scaled(device: Device, common: dict[str, CacheParameter]) -> dict[str, CacheParameter]:
     """What follows from the facts of a GPU."""
     sms = _known(device, "sms")
     clock = _known(device, "clock_max_mhz") / 1000 * float(common["clock_share"].value)
@@ -146,23 +148,27 @@ def _scaled(device: Device, common: dict[str, Parameter]) -> dict[str, Parameter
     measured = device.l2_measured_gb_per_s
     capability = device.capability.name
     found = {
-        "clock": Parameter(clock, "scaled", "highest clock x clock_share"),
-        "sides": Parameter(sides, "rule" if device.l2_partitions else "guess", "l2_partitions"),
-        "l2_bytes_per_side": Parameter(size / sides, "scaled", "l2_bytes / l2_partitions"),
-        "gpcs": Parameter([_SMS_OF_GPC] * whole + ([rest] if rest else []), "guess"),
-        "hbm_rate": Parameter(nominal * float(common["hbm_share"].value), "scaled", "hbm_share"),
-        "link_rate": Parameter(float(common["link_bytes_per_clock"].value) * clock, "scaled"),
+        "clock": CacheParameter(clock, "scaled", "highest clock x clock_share"),
+        "sides": CacheParameter(
+            sides, "rule" if device.l2_partitions else "guess", "l2_partitions"
+        ),
+        "l2_bytes_per_side": CacheParameter(size / sides, "scaled", "l2_bytes / l2_partitions"),
+        "gpcs": CacheParameter([_SMS_OF_GPC] * whole + ([rest] if rest else []), "guess"),
+        "hbm_rate": CacheParameter(
+            nominal * float(common["hbm_share"].value), "scaled", "hbm_share"
+        ),
+        "link_rate": CacheParameter(float(common["link_bytes_per_clock"].value) * clock, "scaled"),
     }
     if capability not in _COALESCES:
-        found["window"] = Parameter(0.0, "rule", "no request coalescer")
+        found["window"] = CacheParameter(0.0, "rule", "no request coalescer")
     if measured is not None:
-        found["l2_rate"] = Parameter(measured, "scaled", "l2_measured_gb_per_s")
+        found["l2_rate"] = CacheParameter(measured, "scaled", "l2_measured_gb_per_s")
     else:
         rate = _L2_OVER_HBM * float(found["hbm_rate"].value)
-        found["l2_rate"] = Parameter(rate, "guess", f"{_L2_OVER_HBM:g} x hbm_rate")
+        found["l2_rate"] = CacheParameter(rate, "guess", f"{_L2_OVER_HBM:g} x hbm_rate")
     rate = _FABRIC_OVER_L2 * float(found["l2_rate"].value)
-    found["fabric_rate"] = Parameter(rate, "guess", "as on the H200")
-    found["atomic_rate"] = Parameter(found["l2_rate"].value / 10, "guess", "as on the H200")
+    found["fabric_rate"] = CacheParameter(rate, "guess", "as on the H200")
+    found["atomic_rate"] = CacheParameter(found["l2_rate"].value / 10, "guess", "as on the H200")
     return found
 
 

@@ -23,7 +23,7 @@ PAGE = 1 << 14  # lines of 128 bytes in a page of 2 MiB
 Ints = npt.NDArray[np.int64]
 
 
-class Lines(NamedTuple):
+class CacheLines(NamedTuple):
     """Of tile ``t`` the sampled lines ``starts[t]`` to ``starts[t + 1]``.
 
     ``line`` is the address in lines, ``set`` the set among the sampled ones, ``home`` the side (0
@@ -64,7 +64,7 @@ def place(line: int, sets: int) -> tuple[int, int]:
 @making_arrays
 def sampled(
     pattern: Ints, base: Ints, starts: Ints, lines: Ints, masks: Ints, sets: int, rate: int
-) -> Lines:
+) -> CacheLines:
     """The lines of each tile that lie in sets whose number is a multiple of ``rate``.
 
     Tile ``t`` has the lines ``base[t] + lines[starts[p]:starts[p + 1]]`` with ``p = pattern[t]``.
@@ -77,7 +77,7 @@ def sampled(
             if place(base[tile] + lines[j], sets)[0] % rate == 0:
                 here += 1
         ends[tile + 1] = ends[tile] + here
-    found = Lines(
+    found = CacheLines(
         ends,
         np.empty(ends[tiles], np.int64),
         np.empty(ends[tiles], np.int64),

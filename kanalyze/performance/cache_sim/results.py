@@ -26,7 +26,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSectors:
     """Sectors of the launch that are known exactly: distinct ones read and written, and requests
     for what bypasses L1. A sector is written ``rewrites`` times; requests of loads ask for
     ``requested``.
@@ -40,7 +40,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class SimulatedRun:
     """One run: sectors, bytes, and the end of the last block in microseconds."""
 
     l1_miss_sectors: float
@@ -56,8 +56,8 @@ class Moved:
 class Estimate:
     """The usual run and the range over all; ``runs`` and one set in ``rate`` were simulated."""
 
-    usual: Moved
-    runs: tuple[Moved, ...]
+    usual: SimulatedRun
+    runs: tuple[SimulatedRun, ...]
     rate: int
 
     def interval(self, name: str) -> tuple[float, float] | None:
@@ -70,12 +70,14 @@ class Estimate:
         return (low, high) if high - low > _SPREAD * max(high, _NOTICED * whole) else None
 
 
-def mean(runs: Sequence[Moved]) -> Moved:
+def mean(runs: Sequence[SimulatedRun]) -> SimulatedRun:
     """The mean of some runs."""
-    names = [f.name for f in fields(Moved)]
-    return Moved(*(sum(float(getattr(run, name)) for run in runs) / len(runs) for name in names))
+    names = [f.name for f in fields(SimulatedRun)]
+    return SimulatedRun(
+        *(sum(float(getattr(run, name)) for run in runs) / len(runs) for name in names)
+    )
 
 
-def whole(moved: Moved) -> dict[str, int]:
+def whole(moved: SimulatedRun) -> dict[str, int]:
     """The counters, rounded."""
     return {name: round(getattr(moved, name)) for name in COUNTERS}

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kanalyze.performance.cache_sim import levels, placement, simulate
-from kanalyze.performance.cache_sim.parameters import Machine
-from kanalyze.performance.cache_sim.results import Estimate, Known, Moved, Work, mean
+from kanalyze.performance.cache_sim.parameters import MemoryMachine
+from kanalyze.performance.cache_sim.results import Estimate, KnownSectors, SimulatedRun, Work, mean
 from kanalyze.performance.cache_sim.streams import Stream, coarser
 from kanalyze.performance.cache_sim.tiles import READ, WRITE
 
@@ -38,7 +38,12 @@ _MORE = ((1.0, 2), (0.5, 1), (2.0, 1), (2.0, 2))
 
 
 def estimate(
-    given: Stream, known: Known, work: Work, machine: Machine, per_sm: int, l1_bytes: int
+    given: Stream,
+    known: KnownSectors,
+    work: Work,
+    machine: MemoryMachine,
+    per_sm: int,
+    l1_bytes: int,
 ) -> Estimate:
     """Simulate a launch.
 
@@ -62,13 +67,13 @@ def estimate(
 
 
 def _together(
-    run: Callable[[tuple[float, int]], Moved], plans: Sequence[tuple[float, int]]
-) -> list[Moved]:
+    run: Callable[[tuple[float, int]], SimulatedRun], plans: Sequence[tuple[float, int]]
+) -> list[SimulatedRun]:
     with ThreadPoolExecutor() as pool:
         return list(pool.map(run, plans))
 
 
-def _agree(runs: Sequence[Moved]) -> bool:
+def _agree(runs: Sequence[SimulatedRun]) -> bool:
     """HBM and L1 misses differ by less than a share of what is moved in all."""
     hbm = max(run.dram_read_bytes + run.dram_write_bytes for run in runs)
     misses = max(run.l1_miss_sectors for run in runs)
@@ -86,9 +91,9 @@ class _Model:
     def __init__(
         self,
         given: Stream,
-        known: Known,
+        known: KnownSectors,
         work: Work,
-        machine: Machine,
+        machine: MemoryMachine,
         per_sm: int,
         l1_bytes: int,
     ):
@@ -153,7 +158,7 @@ class _Model:
             found.append(int(sum(((merged >> bit) & 1).sum() for bit in range(4))))
         return found[0], found[1]
 
-    def run(self, plan: tuple[float, int]) -> Moved:
+    def run(self, plan: tuple[float, int]) -> SimulatedRun:
         """One run, with so many times the usual advantage of older blocks, and a seed."""
         age, seed = plan
         machine = self.machine
@@ -247,7 +252,7 @@ class _Model:
             power=machine["power"],
         )
 
-    def _moved(self, counts: Floats, kept: float, end_us: float) -> Moved:
+    def _moved(self, counts: Floats, kept: float, end_us: float) -> SimulatedRun:
         """What the whole launch moves; ``kept`` lines are in the sampled sets of L2 in the end."""
         scale = self.rate / self.share
         misses = counts[levels.L1_MISSES] * scale + self.known.uncached
@@ -260,7 +265,7 @@ class _Model:
         full = min(1.0, evicted / size)
         dirty = 32 * counts[levels.RESIDUE] * self.rate * fills
         written = 32 * (counts[levels.HBM_WRITE] + counts[levels.RESIDUE]) * write_scale
-        return Moved(
+        return SimulatedRun(
             l1_miss_sectors=misses,
             l2_read_sectors=counts[levels.L2_READ] * scale * (misses / passed if passed else 1.0),
             l2_write_sectors=counts[levels.L2_WRITE] * scale,

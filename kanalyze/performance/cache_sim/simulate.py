@@ -35,7 +35,7 @@ from kanalyze.performance.cache_sim.levels import (
     UNCACHED,
     Coalescer,
 )
-from kanalyze.performance.cache_sim.placement import Lines
+from kanalyze.performance.cache_sim.placement import CacheLines
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -67,7 +67,7 @@ class Program(NamedTuple):
     again: float
     together: float
     fresh: float
-    lines: Lines
+    lines: CacheLines
 
 
 class Chip(NamedTuple):

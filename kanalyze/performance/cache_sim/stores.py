@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.sass.cfg import SassCfg
-from kanalyze.sass.ir import Address, SassInstruction
+from kanalyze.sass.ir import SassAddress, SassInstruction
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.registers import address_units, definitions
 
@@ -26,7 +26,7 @@ _CLOSE = 12  # instructions
 
 
 @dataclass
-class _Open:
+class _OpenStores:
     """Stores that are sent on together: their first place, words, and the last one's number."""
 
     place: int
@@ -42,7 +42,7 @@ def rewrites(cfg: SassCfg, runs: Iterable[tuple[int, int]]) -> float:
         runs: its blocks with how many warps execute them.
     """
     times = dict(runs)
-    state: dict[tuple[str, ...], list[_Open]] = {}
+    state: dict[tuple[str, ...], list[_OpenStores]] = {}
     writes = sectors = number = 0
     for block in cfg.blocks:
         weight = times.get(block.index, 0)
@@ -58,7 +58,7 @@ def rewrites(cfg: SassCfg, runs: Iterable[tuple[int, int]]) -> float:
             known = state.setdefault(key, [])
             open_ = next((o for o in known if abs(o.place - place) < SECTOR), None)
             if open_ is None:
-                known.append(_Open(place, words, number))
+                known.append(_OpenStores(place, words, number))
                 writes += weight
                 sectors += weight
                 continue
@@ -75,7 +75,7 @@ def _store(instruction: SassInstruction) -> tuple[tuple[str, ...], int, set[int]
     access = memory_access(instruction)
     if access is None or (access.space, access.kind) != ("global", "store") or access.dummy:
         return None
-    address = next((o for o in instruction.operands if isinstance(o, Address)), None)
+    address = next((o for o in instruction.operands if isinstance(o, SassAddress)), None)
     if address is None or not access.bytes_per_thread:
         return None
     last = address.offset + access.bytes_per_thread - 1

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.performance.cache_sim import tiles
-from kanalyze.performance.cache_sim.tiles import READ, Patterns, Place
+from kanalyze.performance.cache_sim.tiles import READ, AccessAxes, Patterns
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.parts import Array, TooLargeError
 from kanalyze.symbolic.specials import THREAD
@@ -181,9 +181,9 @@ class _Builder:
 
     def _groups(
         self, accesses: list[tuple[int, AccessValue]], chunk: dict[int, int]
-    ) -> list[list[Place]]:
+    ) -> list[list[AccessAxes]]:
         """Accesses of one kind, block and burst whose addresses differ by a constant, together."""
-        groups: list[list[Place]] = []
+        groups: list[list[AccessAxes]] = []
         for index, access in accesses:
             place = tiles.place(self.launched, index, access, self.blocks)
             for group in groups:
@@ -201,19 +201,19 @@ class _Builder:
                 groups.append([place])
         return groups
 
-    def _before(self, place: Place) -> int:
+    def _before(self, place: AccessAxes) -> int:
         """Barriers before an access; what a pipelined loop copies ahead waits for none."""
         ahead = self.staged[place.index] is not None
         return 0 if ahead else self.barriers[id(place.access.instruction)]
 
     # ------------------------------------------------------------ columns
 
-    def _columns(self, group: list[Place], chunk: int) -> Iterator[_Column]:
+    def _columns(self, group: list[AccessAxes], chunk: int) -> Iterator[_Column]:
         for pattern, base in tiles.touched_by(group, self.patterns):
             yield from self._iterations(group, chunk, pattern, base)
 
     def _iterations(
-        self, group: list[Place], chunk: int, pattern: Array, base: Array
+        self, group: list[AccessAxes], chunk: int, pattern: Array, base: Array
     ) -> Iterator[_Column]:
         """A column for each iteration of the loops around a group of accesses."""
         first = group[0]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from kanalyze.counting.bulk_copies import Told, placed, touched
+from kanalyze.counting.bulk_copies import CopyOperands, placed, touched
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.cutting import cut, cut_condition
@@ -51,7 +51,7 @@ def past_l1(access: AccessValue) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class AccessAxes:
     """An access on its axes; ``lanes`` is None where blocks and threads do not part.
 
     ``copies`` is what a bulk copy (TMA) is told, for which ``address`` says nothing.
@@ -65,7 +65,7 @@ class Place:
     loops: tuple[int, ...]
     lanes: Array | None
     elsewhere: tuple[Array, ...]
-    copies: Told | None = None
+    copies: CopyOperands | None = None
 
     @property
     def counter(self) -> Counter:
@@ -122,7 +122,7 @@ class Patterns:
         return self.numbers[key]
 
 
-def place(launched: KernelLaunch, index: int, access: AccessValue, blocks: int) -> Place:
+def place(launched: KernelLaunch, index: int, access: AccessValue, blocks: int) -> AccessAxes:
     """An access in the first ``blocks`` blocks of a launch.
 
     Raises:
@@ -134,13 +134,13 @@ def place(launched: KernelLaunch, index: int, access: AccessValue, blocks: int) 
         numbers = tuple(_cut(number, axes, blocks) for number in copies.numbers)
         condition, axes = _cut_when(condition, axes, blocks)
         copies = replace(copies, numbers=numbers)
-        return Place(index, access, numbers[0], condition, axes, loops, None, (), copies)
+        return AccessAxes(index, access, numbers[0], condition, axes, loops, None, (), copies)
     address, condition, axes = launched.place(access)
     address = _cut(address, axes, blocks)
     condition, axes = _cut_when(condition, axes, blocks)
     lanes, elsewhere = Counter(ANYWHERE, address, condition, axes).split(address)
     arrays = () if lanes is None else tuple(array_of(term) for term in elsewhere)
-    return Place(index, access, address, condition, axes, loops, lanes, arrays)
+    return AccessAxes(index, access, address, condition, axes, loops, lanes, arrays)
 
 
 def _cut(value: Parts, axes: Occurrences, blocks: int) -> Parts:
@@ -157,7 +157,7 @@ def _cut_when(when: Condition, axes: Occurrences, blocks: int) -> tuple[Conditio
     return some, Occurrences((blocks, *axes.dimensions[1:]))
 
 
-def move_alike(one: Place, other: Place) -> bool:
+def move_alike(one: AccessAxes, other: AccessAxes) -> bool:
     """The addresses of two accesses differ by the same number in all blocks and iterations."""
     if one.lanes is None or other.lanes is None or one.loops != other.loops:
         return False
@@ -167,7 +167,7 @@ def move_alike(one: Place, other: Place) -> bool:
     )
 
 
-def touched_by(group: Sequence[Place], patterns: Patterns) -> list[Patterned]:
+def touched_by(group: Sequence[AccessAxes], patterns: Patterns) -> list[Patterned]:
     """What a group of accesses touches (`move_alike`): of bulk copies, of each that threads make.
 
     Args:
@@ -191,7 +191,7 @@ def touched_by(group: Sequence[Place], patterns: Patterns) -> list[Patterned]:
 # ---------------------------------------------------------------- by classes
 
 
-def by_classes(group: Sequence[Place], patterns: Patterns) -> Patterned:
+def by_classes(group: Sequence[AccessAxes], patterns: Patterns) -> Patterned:
     """One pattern for each class of blocks and iterations.
 
     Raises:
@@ -237,7 +237,7 @@ def _codes(base: Array, features: Sequence[Array]) -> Array:
     return code
 
 
-def _sectors(group: Sequence[Place], trees: Sequence[Tree], row: Array, within: int) -> Array:
+def _sectors(group: Sequence[AccessAxes], trees: Sequence[Tree], row: Array, within: int) -> Array:
     """The sectors that a group touches where the first base lies ``within`` bytes into a line."""
     found = []
     for place, tree in zip(group, trees, strict=True):
@@ -251,7 +251,7 @@ def _sectors(group: Sequence[Place], trees: Sequence[Tree], row: Array, within: 
 # ---------------------------------------------------------------- bulk copies
 
 
-def by_copies(place: Place, copies: Told, patterns: Patterns) -> list[Patterned]:
+def by_copies(place: AccessAxes, copies: CopyOperands, patterns: Patterns) -> list[Patterned]:
     """The same of a bulk copy, for each of the different ones that threads of a block make.
 
     Raises:
@@ -288,7 +288,7 @@ def by_copies(place: Place, copies: Told, patterns: Patterns) -> list[Patterned]
 
 
 def _boxes(
-    copies: Told, told: Array, copying: npt.NDArray[np.bool_], patterns: Patterns
+    copies: CopyOperands, told: Array, copying: npt.NDArray[np.bool_], patterns: Patterns
 ) -> Patterned:
     """Patterns and bases of copies, at the blocks and iterations that make one."""
     numbers, bases = np.full(len(copying), -1, np.int64), np.zeros(len(copying), np.int64)
@@ -309,7 +309,7 @@ def _boxes(
 # ---------------------------------------------------------------- lane by lane
 
 
-def by_lanes(group: Sequence[Place], patterns: Patterns) -> Patterned:
+def by_lanes(group: Sequence[AccessAxes], patterns: Patterns) -> Patterned:
     """Lane by lane: each block and iteration has a pattern of its own.
 
     Raises:
@@ -328,7 +328,7 @@ def by_lanes(group: Sequence[Place], patterns: Patterns) -> Patterned:
     return numbers.reshape(first.extent), bases.reshape(first.extent)
 
 
-def _lane_sectors(place: Place) -> Array:
+def _lane_sectors(place: AccessAxes) -> Array:
     """For each block and iteration the distinct sectors that an access touches, -1 for none."""
     shape = place.axes.dimensions
     address = np.broadcast_to(parts.dense(place.address), shape)

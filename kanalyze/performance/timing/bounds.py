@@ -19,7 +19,7 @@ from kanalyze.models.coalescing import SECTOR
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class DeviceRates:
     """bytes a ns; GHz; shares that loops reach of a peak (1: all of it)."""
 
     hbm: float
@@ -30,40 +30,40 @@ class Rates:
     sms: int
 
 
-def hbm(read_bytes: float, write_bytes: float, rates: Rates) -> float:
+def hbm(read_bytes: float, write_bytes: float, rates: DeviceRates) -> float:
     """What HBM reads and writes."""
     return (read_bytes + write_bytes) / rates.hbm / 1000
 
 
-def l2(read_sectors: float, write_sectors: float, fill_bytes: float, rates: Rates) -> float:
+def l2(read_sectors: float, write_sectors: float, fill_bytes: float, rates: DeviceRates) -> float:
     """What passes L2: to the SMs, from the SMs, and from HBM."""
     return ((read_sectors + write_sectors) * SECTOR + fill_bytes) / rates.l2 / 1000
 
 
-def fabric(sectors: float, rates: Rates) -> float:
+def fabric(sectors: float, rates: DeviceRates) -> float:
     """What passes between the sides of L2."""
     return sectors * SECTOR / rates.fabric / 1000
 
 
-def links(sectors: float, blocks: int, rates: Rates) -> float:
+def links(sectors: float, blocks: int, rates: DeviceRates) -> float:
     """What the SM with most blocks moves between itself and L2."""
     return on_busiest(sectors * SECTOR / rates.link, blocks, rates) / 1000
 
 
-def cycles(total: float, share: float, blocks: int, rates: Rates) -> float:
+def cycles(total: float, share: float, blocks: int, rates: DeviceRates) -> float:
     """A pipe of the SM with most blocks: cycles over the launch, of which ``share`` is reached."""
     return on_busiest(total / share / rates.clock, blocks, rates) / 1000
 
 
 def latency(
-    blocks: int, per_sm: int, bursts: float, wait_ns: float, gap_ns: float, rates: Rates
+    blocks: int, per_sm: int, bursts: float, wait_ns: float, gap_ns: float, rates: DeviceRates
 ) -> float:
     """Rounds of blocks times a block's waits for ``bursts`` that nothing is asked for ahead of."""
     rounds = -(-blocks // (rates.sms * per_sm))
     return rounds * (bursts * wait_ns + gap_ns) / 1000
 
 
-def on_busiest(total: float, blocks: int, rates: Rates) -> float:
+def on_busiest(total: float, blocks: int, rates: DeviceRates) -> float:
     """The part of a sum over all blocks that falls to the SM with most of them."""
     return total * -(-blocks // rates.sms) / blocks
 

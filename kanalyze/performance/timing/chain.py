@@ -46,7 +46,7 @@ _INVALIDATES = "CCTL.IVALL"
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class DependencyChain:
     """One warp of each block: cycles with loads that hit L1, waits for global and local memory.
 
     Means over the warps of the launch.
@@ -57,7 +57,7 @@ class Chain:
     local_waits: float
 
 
-def chain(cfg: SassCfg, runs: Iterable[tuple[int, int]], warps: float) -> Chain:
+def chain(cfg: SassCfg, runs: Iterable[tuple[int, int]], warps: float) -> DependencyChain:
     """Walk over a kernel.
 
     Args:
@@ -71,7 +71,7 @@ def chain(cfg: SassCfg, runs: Iterable[tuple[int, int]], warps: float) -> Chain:
         total += times * near[index]
         waits += times * (far[index] - near[index]) / (_FAR - _NEAR)
         local_waits += times * (local[index] - near[index]) / (_FAR - _NEAR)
-    return Chain(total / warps, max(0.0, waits / warps), max(0.0, local_waits / warps))
+    return DependencyChain(total / warps, max(0.0, waits / warps), max(0.0, local_waits / warps))
 
 
 def _cycles(cfg: SassCfg, far: tuple[str, ...]) -> dict[int, float]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kanalyze.performance.cache_sim.parameters import Machine
+from kanalyze.performance.cache_sim.parameters import MemoryMachine
 from kanalyze.performance.timing import bounds as limits
 
 _L1_SECTORS_PER_CLOCK = 4  # a line of 128 bytes
@@ -32,7 +32,7 @@ _LATENCY_BOUND = 0.6  # of the prediction: if no resource explains more, it is l
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class SmWork:
     """What a launch asks of its SMs, over all of them.
 
     ``cycles`` by pipe (`kanalyze.performance.timing.pipes`), "tensor" and "shared" among them;
@@ -54,7 +54,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class PredictedTimes:
     """Bounds in microseconds by resource, the prediction, what binds, and the runner-up."""
 
     bounds_us: Mapping[str, float]
@@ -65,7 +65,7 @@ class Times:
 
 
 def sm_work(
-    demand: Demand, machine: Machine, blocks: int, per_sm: int, local_in_l1: bool = True
+    demand: SmWork, machine: MemoryMachine, blocks: int, per_sm: int, local_in_l1: bool = True
 ) -> tuple[float, bool]:
     """ns of SM time over all blocks, and whether the tensor cores need the most.
 
@@ -95,19 +95,19 @@ def sm_work(
     return most, tensor > 0 and tensor >= _TENSOR_BOUND * max(needs.values())
 
 
-def _share(name: str, machine: Machine) -> float:
+def _share(name: str, machine: MemoryMachine) -> float:
     return machine[_SHARES[name]] if name in _SHARES else 1.0
 
 
 def times(
-    demand: Demand,
+    demand: SmWork,
     moved: Mapping[str, float],
     end_us: float,
-    machine: Machine,
+    machine: MemoryMachine,
     blocks: int,
     per_sm: int,
     waits: float,
-) -> Times:
+) -> PredictedTimes:
     """All bounds and the prediction.
 
     Args:
@@ -120,7 +120,7 @@ def times(
         per_sm: blocks that an SM holds at a time.
         waits: bursts of a block that nothing is asked for ahead of.
     """
-    rates = limits.Rates(
+    rates = limits.DeviceRates(
         machine["hbm_rate"],
         machine["l2_rate"],
         machine["fabric_rate"],
@@ -152,7 +152,7 @@ def times(
     predicted = max(end_us, ranked[0][1])
     best = ranked[0][0] if ranked[0][1] >= _LATENCY_BOUND * predicted else "latency"
     others = [(name, value) for name, value in ranked if name != best]
-    return Times(
+    return PredictedTimes(
         bounds_us=found,
         predicted_us=predicted,
         bound_by=best,

@@ -29,7 +29,7 @@ from kanalyze.measured.bench.calibration_solver import (
     solve,
 )
 from kanalyze.performance.cache_sim import calibration
-from kanalyze.performance.cache_sim.parameters import Parameter, machine, names
+from kanalyze.performance.cache_sim.parameters import CacheParameter, machine, names
 from tests.oracle.interpreter import run as interpret
 
 pytestmark = [
@@ -164,14 +164,14 @@ def test_a_rate_from_a_recorded_time() -> None:
     assert gpu.dram_gb_per_s is not None
     # What reaches HBM is between half a residue of L2 less and all 512 MiB.
     assert (2 * 4 * n - gpu.l2_bytes) / time / 1e3 < rate < gpu.dram_gb_per_s  # type: ignore[operator]
-    own = {gpu.name: {"hbm_rate": Parameter(rate, "measured")}}
+    own = {gpu.name: {"hbm_rate": CacheParameter(rate, "measured")}}
     assert estimate(made, calibration=own).time.predicted_us == pytest.approx(time, rel=0.005)
 
 
 def test_rates_are_recovered_from_the_models_own_times() -> None:
     pytest.importorskip("triton")
     gpu = device("H200")
-    truth = {"hbm_rate": Parameter(3300.0, "measured")}
+    truth = {"hbm_rate": CacheParameter(3300.0, "measured")}
     one = launches()[0]
     made = compile_kernel(one.target, dtype=one.dtype, settings=dict(one.settings))
     time = estimate(made, device="H200", calibration={gpu.name: truth}).time.predicted_us
@@ -199,9 +199,9 @@ def test_a_launch_that_depends_on_no_rate() -> None:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     parameters = {
-        "hbm_rate": Parameter(4321.5, "measured", 'a "note" \\ of 2026'),
-        "gpcs": Parameter([16, 18], "measured"),
-        "ways": Parameter(16, "rule"),
+        "hbm_rate": CacheParameter(4321.5, "measured", 'a "note" \\ of 2026'),
+        "gpcs": CacheParameter([16, 18], "measured"),
+        "ways": CacheParameter(16, "rule"),
     }
     text = calibration.write("NVIDIA H200", parameters, {"calibrated": {"date": "2026-01-01"}})
     file = tmp_path / "own.toml"
@@ -253,7 +253,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_parameters_replace_the_models() -> None:
     gpu = device("H200")
-    own = {"hbm_rate": Parameter(3000.0, "measured")}
+    own = {"hbm_rate": CacheParameter(3000.0, "measured")}
     assert machine(gpu, own=own)["hbm_rate"] == 3000.0
     assert machine(gpu, {"hbm_rate": 2}, own)["hbm_rate"] == 6000.0
     assert machine(gpu, own=own)["l2_rate"] == machine(gpu)["l2_rate"]

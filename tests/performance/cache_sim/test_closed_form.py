@@ -11,7 +11,7 @@ import pytest
 from kanalyze.devices.table import device
 from kanalyze.performance.cache_sim import runs
 from kanalyze.performance.cache_sim.parameters import machine
-from kanalyze.performance.cache_sim.results import Known, Work
+from kanalyze.performance.cache_sim.results import KnownSectors, Work
 from kanalyze.performance.cache_sim.streams import Stream, Tiles
 from kanalyze.performance.cache_sim.tiles import READ, WRITE
 from tests.oracle.closed_form import hbm_reads
@@ -92,7 +92,7 @@ def test_what_is_asked_for_twice_has_no_closed_form() -> None:
 
 
 def simulated(given: Stream, read: int, per_sm: int, **changes: Any) -> Any:
-    known = Known(read, 0, 0)
+    known = KnownSectors(read, 0, 0)
     chip = machine(device("H200"), changes)
     return runs.estimate(given, known, Work(1e5, False), chip, per_sm, 64 << 10)
 

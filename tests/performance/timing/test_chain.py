@@ -8,7 +8,7 @@ import pytest
 
 from kanalyze import parse_ptx, read_records
 from kanalyze.performance.cache_sim.stores import rewrites
-from kanalyze.performance.timing.chain import Chain, chain
+from kanalyze.performance.timing.chain import DependencyChain, chain
 from kanalyze.sass import cfg
 from kanalyze.sass.parse import parse_sass
 from kanalyze.toolchain import tools
@@ -31,7 +31,7 @@ def graph(*lines: str) -> cfg.SassCfg:
     return cfg.build(function)
 
 
-def walked(*lines: str, runs: dict[int, int] | None = None) -> Chain:
+def walked(*lines: str, runs: dict[int, int] | None = None) -> DependencyChain:
     made = graph(*lines)
     return chain(made, (runs or {block.index: 1 for block in made.blocks}).items(), 1.0)
 

@@ -21,7 +21,7 @@ from kanalyze.performance import demand
 from kanalyze.performance.cache_sim.parameters import machine
 from kanalyze.performance.predict import Given
 from kanalyze.performance.timing import bounds, pipes
-from kanalyze.performance.timing.model import Demand, sm_work, times
+from kanalyze.performance.timing.model import SmWork, sm_work, times
 from kanalyze.ptx import ir
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.parse import parse_sass
@@ -33,7 +33,7 @@ CORPUS = ROOT.parent / "shared" / "ptx" / "corpus.tar.gz"
 
 # ---------------------------------------------------------------- bounds by hand
 
-RATES = bounds.Rates(hbm=4000.0, l2=10000.0, fabric=2000.0, link=100.0, clock=1.5, sms=4)
+RATES = bounds.DeviceRates(hbm=4000.0, l2=10000.0, fabric=2000.0, link=100.0, clock=1.5, sms=4)
 
 
 def test_bounds_by_hand() -> None:
@@ -63,7 +63,7 @@ def test_bounds_are_ranked_and_unknown_ones_left_out() -> None:
 
 def test_the_largest_bound_is_the_diagnosis() -> None:
     chip = machine(device("H200"))
-    asked = Demand({"fma": 1e6, "tensor": 4e7}, 0.0)
+    asked = SmWork({"fma": 1e6, "tensor": 4e7}, 0.0)
     nothing = dict.fromkeys(
         ("l2_read_sectors", "l2_write_sectors", "l1_miss_sectors", "fabric_sectors",
          "dram_read_bytes", "dram_write_bytes"), 0.0,
@@ -77,7 +77,7 @@ def test_the_largest_bound_is_the_diagnosis() -> None:
     assert found.next_share == pytest.approx(found.bounds_us["hbm"] / found.predicted_us)
     assert found.predicted_us == pytest.approx(found.bounds_us["tensor"])
     assert times(asked, moved, 400.0, chip, 1320, 2, 0).predicted_us == 400.0
-    nothing_binds = times(Demand({}, 0.0), nothing, 400.0, chip, 1320, 2, 0)
+    nothing_binds = times(SmWork({}, 0.0), nothing, 400.0, chip, 1320, 2, 0)
     assert nothing_binds.bound_by == "latency"
 
 
@@ -87,26 +87,26 @@ def test_atomics_on_one_address_take_turns() -> None:
         ("l2_read_sectors", "l2_write_sectors", "l1_miss_sectors", "fabric_sectors",
          "dram_read_bytes", "dram_write_bytes"), 0.0,
     )  # fmt: skip
-    found = times(Demand({}, 0.0, turns=1e6), nothing, 5.0, chip, 132, 1, 0)
+    found = times(SmWork({}, 0.0, turns=1e6), nothing, 5.0, chip, 132, 1, 0)
     assert found.bound_by == "atomics"
     assert found.predicted_us == pytest.approx(1e6 * chip["atomic_turn"] / 1000)
 
 
 def test_the_work_of_the_sms_is_that_of_the_busiest_pipe() -> None:
     chip = machine(device("H200"))
-    total, by_tensor = sm_work(Demand({"sfu": 1e6, "fma": 5e5}, 0.0), chip, 132, 4)
+    total, by_tensor = sm_work(SmWork({"sfu": 1e6, "fma": 5e5}, 0.0), chip, 132, 4)
     assert total == pytest.approx(1e6 / chip["pipe_share"] / chip.clock)
     assert not by_tensor
-    total, by_tensor = sm_work(Demand({"tensor": 1e6, "fma": 5e5}, 0.0), chip, 132, 4)
+    total, by_tensor = sm_work(SmWork({"tensor": 1e6, "fma": 5e5}, 0.0), chip, 132, 4)
     assert total == pytest.approx(1e6 / chip["tensor_share"] / chip.clock)
     assert by_tensor
-    total, _ = sm_work(Demand({"fma": 10.0}, 8e6), chip, 132, 4)
+    total, _ = sm_work(SmWork({"fma": 10.0}, 8e6), chip, 132, 4)
     assert total == pytest.approx(2e6 / chip.clock)  # 4 sectors a clock
 
 
 def test_one_warp_alone_sets_the_pace_where_few_blocks_share_an_sm() -> None:
     chip = machine(device("H200"))
-    asked = Demand({"fma": 1e6}, 0.0, alone=8e6)
+    asked = SmWork({"fma": 1e6}, 0.0, alone=8e6)
     few, _ = sm_work(asked, chip, 132, 4)  # a block on each SM
     assert few == pytest.approx(8e6 / chip.clock)
     many, _ = sm_work(asked, chip, 1320, 4)
@@ -116,9 +116,9 @@ def test_one_warp_alone_sets_the_pace_where_few_blocks_share_an_sm() -> None:
 def test_tensor_instructions_that_wait_add_up() -> None:
     chip = machine(device("H200"))
     cycles = {"tensor": 9e5, "issue": 1e5}
-    apart, by_tensor = sm_work(Demand(cycles, 0.0, alone=2e5), chip, 132, 1)
+    apart, by_tensor = sm_work(SmWork(cycles, 0.0, alone=2e5), chip, 132, 1)
     assert by_tensor
-    waiting, by_tensor = sm_work(Demand(cycles, 0.0, alone=2e5, alternates=True), chip, 132, 1)
+    waiting, by_tensor = sm_work(SmWork(cycles, 0.0, alone=2e5, alternates=True), chip, 132, 1)
     assert not by_tensor
     most = 9e5 / chip["tensor_share"] / chip.clock
     chain = chip["chain_tensor"] * most + 2e5 / chip.clock
