@@ -214,9 +214,9 @@ def given(case: str) -> Given | None:
     record = recorded()[case]
     found: list[Given] = []
 
-    def take(launch: Given, *_: object) -> str:
+    def take(launch: Given, *_: object) -> Unknown:
         found.append(launch)
-        return "not asked for"
+        return Unknown("not asked for")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimating, "predict", take)
