@@ -7,17 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from kanalyze.counting import bulk_copies
 from kanalyze.counting.bindings import contents_of, maps_of, unwritten
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
 from kanalyze.models.by_block import BlockAccess, Plain
-from kanalyze.models.features import Lanes
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import (
+    EXECUTED,
     AlikeClasses,
     Counted,
     CountingRule,
@@ -32,19 +30,12 @@ from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue, Addresses, is_bulk
 from kanalyze.symbolic.grid import TRUE, Condition, Grid, UnknownValueError, both, either, negate
-from kanalyze.symbolic.parts import Array, Parts, TooLargeError
+from kanalyze.symbolic.parts import Parts, TooLargeError
 from kanalyze.symbolic.value import Value, in_order, leaves
 
 _SHARED_ALIGNMENT = 128  # dynamic shared memory begins at a multiple of it
 _PART_THREADS = 1 << 21  # of one part of a launch
 _MOST_PARTS = 1 << 10
-
-
-def _nothing(addresses: Array, lanes: Lanes) -> Array:
-    return np.zeros(len(addresses), np.int64)
-
-
-_EXECUTED = CountingRule(1, _nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +255,7 @@ class KernelLaunch:
 
     def _executions(self, grid: Grid, condition: Condition) -> Counted:
         """Executions alone, by warps (requests) and by threads."""
-        return count(_EXECUTED, parts.number(0, grid.dimensions), condition, self._shape(grid))
+        return count(EXECUTED, parts.number(0, grid.dimensions), condition, self._shape(grid))
 
     def wrapped(self, access: AccessValue) -> int:
         """Times that a thread's offset passes what its 32-bit arithmetic can hold.

@@ -20,15 +20,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, cast
 
-import numpy as np
-
 from kanalyze.counting.bindings import arrays_of, contents_of
 from kanalyze.counting.ptx_launch import BlockRuns, KernelLaunch
 from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.features import Lanes
-from kanalyze.models.warps import Counted, CountingRule, count
+from kanalyze.models.warps import EXECUTED, Counted, CountingRule, count
 from kanalyze.ptx import ir as ptx_ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.sass.calls import called_twice, failing_blocks, outside_calls
@@ -41,19 +38,13 @@ from kanalyze.symbolic.accesses import Addresses
 from kanalyze.symbolic.grid import Condition, Grid, UnknownValueError, both
 from kanalyze.symbolic.isa import negation
 from kanalyze.symbolic.loops import solve
-from kanalyze.symbolic.parts import Array, TooLargeError
+from kanalyze.symbolic.parts import TooLargeError
 from kanalyze.symbolic.reach import Reach
 from kanalyze.symbolic.registers import Answer, OperandRequest, branch_sides, follow_code
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import parameter_places
 from kanalyze.symbolic.value import Value, ValuePool
 
-
-def _nothing(addresses: Array, lanes: Lanes) -> Array:
-    return np.zeros(len(addresses), np.int64)
-
-
-_EXECUTED = CountingRule(1, _nothing)
 _COUNTED = {
     *(("global", kind) for kind in ("load", "store", "async_copy", "atomic", "reduction")),
     *(("shared", kind) for kind in ("load", "store", "matrix_load", "matrix_store")),
@@ -253,7 +244,7 @@ class SassKernelLaunch:
         if runs.warps is None:
             return result(None, None, None, runs.reason)
         answer = self._answers[instruction.address]
-        active = self._axes.counted(_EXECUTED, answer, None)
+        active = self._axes.counted(EXECUTED, answer, None)
         if isinstance(active, Unknown):
             return result(runs.warps, None, None, active.reason)
         if active.requests == 0:
@@ -419,7 +410,7 @@ class _Axes(KernelLaunch):
 
     def _count(self, grid: Grid, condition: Condition) -> int:
         nowhere = parts.number(0, grid.dimensions)
-        return count(_EXECUTED, nowhere, condition, self._shape(grid)).requests
+        return count(EXECUTED, nowhere, condition, self._shape(grid)).requests
 
     def _leaves(self, block: int, outside: int) -> Value:
         """When a thread goes from ``block``, in a loop, to the block ``outside``."""

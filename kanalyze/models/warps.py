@@ -66,6 +66,10 @@ class MixedError(Exception):
     """Something in which threads and blocks do not part."""
 
 
+EXECUTED = CountingRule(1, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
+"""Executions alone: they cost nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """Over a launch: executions with a lane taking part, their cost, and times a thread takes part.

@@ -11,29 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from kanalyze.counting.bindings import arrays_of
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.errors import InputError, UsageError
 from kanalyze.launch.assumptions import DRAWS, Assumption
 from kanalyze.launch.record import Launch
-from kanalyze.models.features import Lanes
-from kanalyze.models.warps import CountingRule, count
+from kanalyze.models.warps import EXECUTED, count
 from kanalyze.results.kernel import UnknownField
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.grid import UnknownValueError, both, comparison, either
-from kanalyze.symbolic.parts import Array, Parts, TooLargeError
+from kanalyze.symbolic.parts import Parts, TooLargeError
 from kanalyze.symbolic.value import array_of, in_order, pointer_of
 from kanalyze.traffic.counters import ExactCounters
 
-
-def _nothing(addresses: Array, lanes: Lanes) -> Array:
-    return np.zeros(len(addresses), np.int64)
-
-
-_EXECUTED = CountingRule(1, _nothing)
 _COUNTERS = {
     "load": ("load",),
     "async_copy": ("load",),
@@ -120,7 +111,7 @@ def _outside(launched: KernelLaunch, access: AccessValue, low: int, high: int) -
         above = comparison("negative", parts.add(parts.scale(where, -1), _number(last, where)))
         below = comparison("negative", parts.add(where, _number(-low, where)))
         beyond = both(condition, either(above, below))
-        total += count(_EXECUTED, _number(0, where), beyond, shape).threads
+        total += count(EXECUTED, _number(0, where), beyond, shape).threads
     return total
 
 
