@@ -11,18 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from kanalyze.counting.ptx_launch import Cost, KernelLaunch
-from kanalyze.models.coalescing import SECTOR
-from kanalyze.models.features import Lanes
+from kanalyze.models.coalescing import SECTOR, distinct
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import CountingRule, count
 from kanalyze.symbolic.accesses import is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import Array, TooLargeError
-
-_OFF = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +100,4 @@ class _Elements(Footprint):
         self.footprint.mark(bases * self.spread, offsets * self.spread, step * self.spread, times)
 
 
-def _distinct(addresses: Array, lanes: Lanes) -> Array:
-    """Different addresses of each execution."""
-    ordered = np.sort(np.where(lanes, addresses, _OFF), axis=1)
-    fresh = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] != _OFF)
-    counts: Array = fresh.sum(axis=1) + (ordered[:, 0] != _OFF)
-    return counts
-
-
-_ADDRESSES = CountingRule(1, _distinct)
+_ADDRESSES = CountingRule(1, distinct)

@@ -24,8 +24,12 @@ _OFF = np.iinfo(np.int64).max
 
 def sectors(addresses: Array, lanes: Lanes) -> Array:
     """Distinct sectors of each execution: (executions, 32) → (executions,)."""
-    touched = np.where(lanes, np.floor_divide(addresses, SECTOR), _OFF)
-    ordered = np.sort(touched, axis=1)
+    return distinct(np.floor_divide(addresses, SECTOR), lanes)
+
+
+def distinct(values: Array, lanes: Lanes) -> Array:
+    """Distinct values of each execution's active lanes: (executions, 32) → (executions,)."""
+    ordered = np.sort(np.where(lanes, values, _OFF), axis=1)
     fresh = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] != _OFF)
     counts: Array = fresh.sum(axis=1) + (ordered[:, 0] != _OFF)
     return counts
