@@ -309,7 +309,8 @@ def _in_a_row(facts: Facts, group: AccessGroup) -> str | None:
     named = [(f"tl.program_id({n})" if triton else f"blockIdx.{axis}", LanePlace(blocks={axis: 1}))
              for n, axis in enumerate("xyz")]  # fmt: skip
     named += [(f"the loop at line {cfg.blocks[h].instructions[0].pos.line} of the PTX",
-               LanePlace(iterations={h: 1})) for h in loops if cfg.blocks[h].instructions]  # fmt: skip
+               LanePlace(iterations={h: 1}))
+              for h in loops if cfg.blocks[h].instructions]  # fmt: skip
     x, y, _ = extents = access_groups.extents(facts)
     if y > 1:
         named.append(("threadIdx.y", LanePlace(x)))
