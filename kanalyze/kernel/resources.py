@@ -186,9 +186,9 @@ def assemble(subject: Subject) -> AssembledKernels:
 
 
 def _text(module: ir.Module) -> str:
-    """The text of one module alone, where a file holds several."""
+    """The text of one module alone, where a file holds several; no NUL behind it (NVRTC's)."""
     several = len(re.findall(r"^\s*\.version\b", module.text, re.MULTILINE)) > 1
-    return write_ptx(module) if several else module.text
+    return write_ptx(module) if several else module.text.rstrip("\0\x1a")
 
 
 K = TypeVar("K", doc.Kernel, doc.SassKernel)

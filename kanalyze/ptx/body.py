@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass
+from functools import cache
 from itertools import repeat
 from typing import Any
 
 from kanalyze.ptx import declarations, scan, shapes
+from kanalyze.ptx.instructions import least_operands
 from kanalyze.ptx.ir import (
     Diagnostic,
     Directive,
@@ -31,6 +33,9 @@ _RULES = {
     "alias": "targets",
     "pragma": "pragma",
 }
+#: A number that 64 bits cannot hold, in a text that is long enough for one.
+_HUGE = re.compile(r"(?<![\w.$%])(?:0[xX][0-9a-fA-F]{17,}|0[bB][01]{65,}|[1-9][0-9]{20,})(?![\w.])")
+_SHORT = 17
 #: Instructions made per round; bounds the text that is normalised at once.
 _BATCH = 50_000
 
@@ -220,10 +225,15 @@ class BodyReader:
         """Make the waiting instructions: every shape that is new goes through the grammar."""
         texts, matches, contexts, body = self._texts, self._matches, self._contexts, self._body
         found = shapes.shapes_of(texts)
+        wrong = self._wrong_operands()
         binders = list(map(shapes.known_binder, found))
         unreadable: list[tuple[int, Opaque]] = []
         for number, bind in enumerate(binders):
-            if bind is None:
+            if number in wrong:
+                match, context = matches[number], contexts[number]
+                self._error(wrong[number], context.base + match.start(2))
+                unreadable.append((self._places[number], self._unreadable(match, context)))
+            elif bind is None:
                 match, context = matches[number], contexts[number]
                 call = match[2].partition(".")[0] == "call"
                 try:
@@ -240,6 +250,19 @@ class BodyReader:
         for waiting in (texts, matches, contexts, self._places):
             waiting.clear()
 
+    def _wrong_operands(self) -> dict[int, str]:
+        """What is wrong with the operands of waiting instructions, whatever their shape."""
+        wrong: dict[int, str] = {}
+        for number, (match, text) in enumerate(zip(self._matches, self._texts, strict=True)):
+            least, address = _least(match[2])
+            if text.count(",") + 1 < least or (address and "[" not in text):
+                expected = f"at least {least} operands{', one in [ ]' if address else ''}"
+                given = text.strip() or "none"
+                wrong[number] = f"found {given[:40]!r} behind {match[2][:40]}, expected {expected}"
+            elif len(text) > _SHORT and _HUGE.search(text):
+                wrong[number] = "found a number of more than 64 bits"
+        return wrong
+
     def _unreadable(self, match: re.Match[str], context: scan.ScanContext) -> Opaque:
         start = context.base + scan.statement_start(match)
         text = self._text[start : context.base + match.end()]
@@ -253,3 +276,9 @@ def _why_not(clean: str) -> tuple[str, int]:
     except shapes.ShapeError as error:
         return error.message, error.offset
     return "found an unreadable statement, expected an instruction", 0
+
+
+@cache
+def _least(opcode: str) -> tuple[int, bool]:
+    """How many operands an instruction has at least, and whether one of them is an address."""
+    return least_operands("".join(opcode.split()))

@@ -120,6 +120,20 @@ ROWS: dict[str, PtxMnemonic] = {
     for mnemonic in mnemonics.split()
 }
 
+_LEAST_OPERANDS = {
+    mnemonic: count
+    for count, mnemonics in (
+        (2, "ld ldu st mov abs neg not cnot rcp sqrt rsqrt sin cos lg2 ex2 tanh popc clz bfind "
+            "brev cvt cvta isspacep testp red"),
+        (3, "add sub mul min max div rem and or xor shl shr set setp mul24 addc subc copysign "
+            "atom"),
+        (4, "mad fma selp slct sad bfe prmt shf mad24 madc shfl"),
+        (5, "bfi lop3"),
+    )
+    for mnemonic in mnemonics.split()
+}  # fmt: skip
+_OF_ADDRESSES = frozenset({"ld", "ldu", "st", "atom", "red"})
+
 TERMINATORS = frozenset({"bra", "brx", "ret", "exit", "trap"})
 
 _SPACES = frozenset({"global", "shared", "local", "const", "param"})
@@ -153,6 +167,15 @@ def row_of(opcode: str) -> PtxMnemonic | None:
 def lookup(instruction: Instruction) -> PtxMnemonic | None:
     """Return the table's row of an instruction; None if its mnemonic is not understood."""
     return row_of(instruction.opcode)
+
+
+def least_operands(opcode: str) -> tuple[int, bool]:
+    """Return how many operands an instruction has at least, and whether one is an address.
+
+    0 where the syntax in the manual (PTX ISA, "Instruction Set") leaves it open.
+    """
+    base = opcode.partition(".")[0]
+    return _LEAST_OPERANDS.get(base, 0), base in _OF_ADDRESSES
 
 
 def classify(instruction: Instruction) -> str | None:

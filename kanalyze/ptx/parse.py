@@ -23,6 +23,7 @@ _PTX_START = re.compile(
     re.MULTILINE,
 )
 _KIND = re.compile(r"\.(entry|func)\b")
+_HEADER = re.compile(r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?:entry|func)\b")
 _SIMPLE = re.compile(
     r"""\.version\s+(?P<version>\d+\.\d+);?
       | \.target\s+(?P<target>\w+(?:\s*,\s*\w+)*);?
@@ -30,10 +31,12 @@ _SIMPLE = re.compile(
       | \.file\s+(?P<file>\d+)\s+"(?P<path>(?:[^"\\\r\n]|\\.)*)"
         (?:\s+"(?P<leaf>(?:[^"\\\r\n]|\\.)*)")?(?:\s*,\s*\d+\s*,\s*\d+)?;?
       | (?P<section>\.section\s+[.\w]+\s*)\{
+      | (?P<nested>\.\w+_section\s*)\{
       | (?P<line>\.loc\b[^\r\n]*|@@DWARF[^\r\n]*)
     """,
     re.VERBOSE,
 )
+_BRACE = re.compile(r'"(?:[^"\\\r\n]|\\.)*"|//[^\r\n]*|([{}])')
 _NEXT_LINE = re.compile(r"[\r\n]+[ \t]*(?=\.(?!b(?:8|16|32|64)\b))")
 _CUOBJDUMP = re.compile(r"Fatbin (?:ptx|elf) code|^=+$", re.MULTILINE)
 
@@ -129,6 +132,16 @@ def _blank_end(source: scan.PtxSource, start: int) -> int:
     if source.text.startswith("/*", end):
         raise InputError("the comment is not terminated, expected '*/'", source.spot(end))
     return end
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    """Return the offset behind the ``}`` that closes the ``{`` before ``start``."""
+    depth = 1
+    for match in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1, None: 0}[match[1]]
+        if not depth:
+            return match.end()
+    return None
 
 
 def _unfinished(cut: scan.Cut) -> tuple[str, int]:
@@ -255,6 +268,14 @@ class _ModuleReader:
             text = self._text[start : close.end()]
             self._sections.append(Directive("section", text, self._source.pos(start)))
             return close.end()
+        elif match["nested"]:
+            end = _closing_brace(self._text, match.end())
+            if end is None:
+                self.error("the section is not terminated, expected '}'", match.start())
+                return len(self._text)
+            text = self._text[match.start() : end]
+            self._sections.append(Directive("section", text, self._source.pos(match.start())))
+            return end
         elif match["line"] and match["line"].startswith(".loc"):
             self._locs.read(match["line"][4:].partition("//")[0].strip(" \t;"))
         return match.end()
@@ -281,6 +302,10 @@ class _ModuleReader:
     def _statement(self, start: int) -> int:
         cut = scan.statement_at(self._text, start)
         kind = _KIND.search(cut.clean)
+        following = _HEADER.search(cut.clean, kind.end()) if kind is not None else None
+        if following is not None and cut.problem is None:  # a prototype without its ';'
+            clean = cut.clean[: following.start()].rstrip() + ";"
+            cut = scan.Cut(clean, start, start + following.start(), ";")
         if cut.problem is not None:
             self.error(cut.problem, cut.problem_at)
             return cut.end

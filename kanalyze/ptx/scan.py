@@ -28,7 +28,7 @@ INSTRUCTION, LOC, MARK, LABEL, OPEN, CLOSE, BLOCK_COMMENT, OTHER, END = 3, 4, 5,
 
 _INSTRUCTION = r"""
     (?:@(!?\s*+[%$\w]++)\s++)?
-    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*)(?![\w$:%])\s*+
+    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*)(?![\w$:%])\s*+(?!\.[A-Za-z_])
     ([^;{}":/@]*+(?:\{[^;{}":/@]*+\}[^;{}":/@]*+)*);
 """
 
@@ -47,11 +47,12 @@ BODY = re.compile(
     re.VERBOSE | re.ASCII,
 )
 
-#: One instruction, in text without comments.
+#: One instruction, in text without comments; ptxas takes blanks before a modifier, and none behind
+#: the last one.
 PLAIN_INSTRUCTION = re.compile(
     r"""\s*+
     (?:@(!?\s*+[%$\w]++)\s*+)?
-    ([A-Za-z_]\w*+(?:(?:\.|::)\w++)*)(?![\w$%])
+    ([A-Za-z_]\w*+(?:\s*(?:\.|::)\w++)*)(?![\w$])
     ([^;]*+);""",
     re.VERBOSE | re.ASCII,
 )
@@ -118,7 +119,7 @@ class ScanContext(NamedTuple):
         if name == "operands":
             return bind(match[3])
         if name == "opcode":
-            return match[2]
+            return mnemonic(match)
         if name == "guard":
             return guard_of(match[1])
         if name == "pos":
@@ -149,6 +150,11 @@ class LabelContext(NamedTuple):
 def statement_start(match: re.Match[str]) -> int:
     """Return the offset of the first character of a matched instruction."""
     return match.start(2) if match[1] is None else match.start(1) - 1
+
+
+def mnemonic(match: re.Match[str]) -> str:
+    """Return the full mnemonic of a matched instruction, without blanks."""
+    return "".join(match[2].split())
 
 
 def guard_of(text: str | None) -> Guard | None:

@@ -90,7 +90,9 @@ class Reach:
         if left:
             outermost = min(left, key=lambda loop: loop.depth)
             exits = {successor for _, successor in outermost.exits}
-            entered = self.found[outermost.header]
+            entered = self.found.get(outermost.header)
+            if entered is None:
+                return self._irreducible(predecessor, block)
             if exits == {block}:
                 return entered
             return self.pool.unknown(
@@ -98,7 +100,7 @@ class Reach:
             )
         reached = self.found.get(predecessor)
         if reached is None:
-            return self.pool.unknown(("edge", predecessor, block), "irreducible control flow", 1)
+            return self._irreducible(predecessor, block)
         successors = [
             s
             for s in self.cfg.graph.successors(predecessor)
@@ -114,6 +116,9 @@ class Reach:
         if block != taken:
             condition = self.pool.node("xor", 1, condition, self.pool.const(1, 1))
         return self.pool.node("and", 1, reached, condition)
+
+    def _irreducible(self, predecessor: int, block: int) -> Value:
+        return self.pool.unknown(("edge", predecessor, block), "a cycle with several entries", 1)
 
     def _or(self, left: Value, right: Value) -> Value:
         """A disjunction; ``a and c or a and not c`` is ``a``."""
