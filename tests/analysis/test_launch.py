@@ -21,7 +21,14 @@ def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     with gzip.open(RECORDS, "rt") as file:
         record = next(r for r in json.load(file) if r["case"] == "gather_rows")
     made: Counter[str] = Counter()
-    for name in ("assemble", "describe", "KernelLaunch", "Totals", "SassKernelLaunch", "predict"):
+    for name in (
+        "assemble",
+        "describe",
+        "KernelLaunch",
+        "LaunchTotals",
+        "SassKernelLaunch",
+        "predict",
+    ):
         original: Any = getattr(passes, name)
 
         def counted(*given: Any, name: str = name, original: Any = original, **named: Any) -> Any:
@@ -38,7 +45,7 @@ def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         "assemble": 1,
         "describe": 1,
         "KernelLaunch": DRAWS,
-        "Totals": DRAWS,
+        "LaunchTotals": DRAWS,
         "SassKernelLaunch": DRAWS,
         "predict": 1,
     }

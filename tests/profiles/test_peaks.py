@@ -7,9 +7,9 @@ import pytest
 from kanalyze.devices import table
 from kanalyze.profiles.names import KernelName
 from kanalyze.profiles.peaks import peak_of
-from kanalyze.profiles.readers.event import Device
+from kanalyze.profiles.readers.event import ProfiledDevice
 
-H100 = Device(name="NVIDIA H100 80GB HBM3")
+H100 = ProfiledDevice(name="NVIDIA H100 80GB HBM3")
 
 
 def product(**decoded: str) -> KernelName:
