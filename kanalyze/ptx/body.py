@@ -228,19 +228,17 @@ class BodyReader:
         wrong = self._wrong_operands()
         binders = list(map(shapes.known_binder, found))
         unreadable: list[tuple[int, Opaque]] = []
-        for number, bind in enumerate(binders):
-            if number in wrong:
-                match, context = matches[number], contexts[number]
-                self._error(wrong[number], context.base + match.start(2))
-                unreadable.append((self._places[number], self._unreadable(match, context)))
-            elif bind is None:
-                match, context = matches[number], contexts[number]
-                call = match[2].partition(".")[0] == "call"
-                try:
+        for number in sorted({n for n, bind in enumerate(binders) if bind is None} | wrong.keys()):
+            match, context = matches[number], contexts[number]
+            try:
+                if binders[number] is None:
+                    call = match[2].partition(".")[0] == "call"
                     binders[number] = shapes.binder(found[number], texts[number], call)
-                except shapes.ShapeError as error:
-                    self._error(error.message, context.base + match.start(3) + error.offset)
-                    unreadable.append((self._places[number], self._unreadable(match, context)))
+                if number in wrong:
+                    raise shapes.ShapeError(wrong[number], match.start(2) - match.start(3))
+            except shapes.ShapeError as error:
+                self._error(error.message, context.base + match.start(3) + error.offset)
+                unreadable.append((self._places[number], self._unreadable(match, context)))
         made = list(map(_new, repeat(Instruction, len(texts))))
         deque(map(_set_raw, made, zip(contexts, matches, binders, strict=True)), maxlen=0)
         for place, instruction in zip(self._places, made, strict=True):

@@ -212,7 +212,7 @@ def test_tensor_core(opcode, kind):
     ],
 )  # fmt: skip
 def test_classes(opcode, kind):
-    assert table.classify(read(f"{opcode} %r1, %r2;")) == kind
+    assert table.classify(read(f"{opcode} %r1, %r2, %r3, %r4, [%r5];")) == kind
 
 
 def test_rows_are_well_formed():
