@@ -347,7 +347,7 @@ def test_usage_errors(target, keywords, message):
         ("print_kernel", {"signature": "*fp32, 64"}, "static_assert", "SIZE is too large"),
         (
             "dot_kernel",
-            {"signature": "*fp16, *fp32, 128, 128, 256", "arch": "sm_86"},
+            {"signature": "*fp16, *fp32, 16, 16, 2048", "arch": "sm_86"},
             "def dot_kernel",
             "out of resource: shared memory: a block needs 131072 bytes, sm_86 has 101376",
         ),
