@@ -26,8 +26,8 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
     """The counters of the PTX's accesses; what the machine code executes, which is what runs.
 
     The assembler makes one load of several of equal addresses or of neighbours, drops and splits
-    others. Where the machine code executes as many accesses as the PTX, they are those of the PTX;
-    so they are where it is not known how many, and both list the same widths.
+    others. Where the machine code executes as many accesses as the PTX, they are those of the PTX.
+    Where it is not known how many, see `_alike`.
 
     Args:
         totals: the accesses of the PTX in the launch.
@@ -48,11 +48,10 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
     assumptions: list[str] = []
     for operation in _OPERATIONS:
         requests, name = code.requests(operation), f"global_{operation}_requests"
-        same = (
-            totals.widths(operation) == code.widths(operation)
-            if requests.value is None
-            else requests.value == values[name]
-        )
+        if requests.value is None:
+            same = _alike(totals, code, operation)
+        else:
+            same = requests.value == values[name]
         if not same:
             executed |= {name: requests, f"global_{operation}_sectors": code.sectors(operation)}
             assumptions.append(
@@ -67,3 +66,16 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
             reason = total.reason or "the machine code does not tell"
             unknown.append(UnknownField(field, f"{reason}; at least {total.at_least:,}"))
     return ExactCounters(values, tuple(unknown), tuple(assumptions))
+
+
+def _alike(totals: LaunchTotals, code: SassKernelLaunch, operation: str) -> bool:
+    """Whether the machine code has the accesses of the PTX, as far as their widths tell.
+
+    Either as many of each width, or, where no two could be merged, a multiple of them: the copies
+    of an unrolled loop.
+    """
+    listed, left = totals.widths(operation), code.widths(operation)
+    if listed == left:
+        return True
+    multiples = listed.keys() == left.keys() and all(left[w] % listed[w] == 0 for w in listed)
+    return multiples and not totals.may_merge(operation)

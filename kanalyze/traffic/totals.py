@@ -109,13 +109,24 @@ class LaunchTotals:
             ],
         )
 
+    def _of_operation(self, operation: str) -> list[tuple[Cost, str | None]]:
+        """The accesses of an operation on global memory, with the pointers they go through."""
+        rows = self.description.kernel.accesses
+        return [
+            (cost, row.pointer)
+            for cost, row in zip(self.costs, rows, strict=True)
+            if _COUNTERS.get((cost.access.row.space, self._kind(cost))) == f"global_{operation}"
+        ]
+
     def widths(self, operation: str) -> Counter[int | None]:
         """How many instructions of an operation on global memory there are, by bytes a thread."""
-        return Counter(
-            cost.access.row.bytes_per_thread
-            for cost in self.costs
-            if _COUNTERS.get((cost.access.row.space, self._kind(cost))) == f"global_{operation}"
-        )
+        costs = self._of_operation(operation)
+        return Counter(cost.access.row.bytes_per_thread for cost, _ in costs)
+
+    def may_merge(self, operation: str) -> bool:
+        """Whether two accesses of one block go through one pointer, or through an unknown one."""
+        places = [(cost.access.block, pointer) for cost, pointer in self._of_operation(operation)]
+        return len(set(places)) < len(places) or any(pointer is None for _, pointer in places)
 
     def _kind(self, cost: Cost) -> str:
         """A relaxed atomic whose result nobody reads: the assembler makes it a reduction."""

@@ -6,10 +6,12 @@ The expected numbers are made by hand: which loads are left is read from the dis
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
 from kanalyze import Launch, estimate, parse_ptx
+from kanalyze.counting.sass_launch import SassKernelLaunch, Total
 from kanalyze.errors import MissingToolError
 from kanalyze.toolchain import tools
 
@@ -80,3 +82,45 @@ def test_global_loads_are_those_that_run(loads: str, left: int, said: bool) -> N
     assert traffic.counters["global_load_sectors"] == left * WARPS  # 4 words of 4 B are a sector
     assert traffic.counters["global_store_sectors"] == 4 * WARPS
     assert any("global loads" in text for text in traffic.assumptions) is said
+
+
+UNROLLED = """ mov.u32 %r3, 0;
+ mov.u32 %r8, 0;
+ ld.global.nc.b32 %r9, [%rd2];
+LOOP:
+ ld.global.nc.b32 %r4, [%rd3];
+ add.s32 %r8, %r8, %r4;
+ add.s64 %rd3, %rd3, 4;
+ add.s32 %r3, %r3, 1;
+ setp.lt.u32 %p1, %r3, 16;
+ @%p1 bra LOOP;
+ add.s32 %r8, %r8, %r9;"""
+
+
+@pytest.mark.parametrize(
+    ("loads", "left", "requests"),
+    [
+        (UNROLLED, {4: 2}, 17 * WARPS),  # the same instructions
+        (UNROLLED, {4: 8}, 17 * WARPS),  # four copies, and nothing could be merged
+        (UNROLLED, {4: 3}, None),
+        (UNROLLED, {16: 2}, None),
+        (SAME, {4: 3}, 3 * WARPS),
+        (SAME, {4: 6}, None),  # two copies, or six of what was one load
+    ],
+)
+def test_where_it_is_not_known_how_often_the_machine_code_loads(
+    loads: str, left: dict[int, int], requests: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ptx(loads).replace(".reg .b64", ".reg .pred %p<2>;\n .reg .b64")
+    unknown = Total(None, "the length of a loop", 0)
+    monkeypatch.setattr(SassKernelLaunch, "requests", lambda self, operation: unknown)
+    monkeypatch.setattr(SassKernelLaunch, "sectors", lambda self, operation: unknown)
+    widths = SassKernelLaunch.widths
+    monkeypatch.setattr(
+        SassKernelLaunch,
+        "widths",
+        lambda self, operation: Counter(left) if operation == "load" else widths(self, operation),
+    )
+    traffic = estimate(parse_ptx(text), LAUNCH, simulate=False, findings=False)
+    assert traffic.counters["global_load_requests"] == requests
+    assert (traffic.counters["global_load_sectors"] is None) is (requests is None)
