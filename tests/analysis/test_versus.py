@@ -293,7 +293,10 @@ def test_without_simulation_nothing_is_estimated() -> None:
         (["gelu", "--over", "k=3"], "unknown name 'k'"),
         (["gelu", "--over", "BLOCK_SIZE=3"], "expected a power of two"),
         (["gelu", "--over", "n=64", "--every"], "are for one launch"),
-        (["x.ptx", "--over", "n=64"], "compiles a Triton kernel"),
+        (
+            [str(ROOT / "samples/cuda/reduce.ptx"), "--over", "n=64"],
+            "is PTX, expected a Triton kernel",
+        ),
         (["--over", "n=64"], "give a TARGET"),
     ],
 )
