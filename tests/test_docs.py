@@ -20,16 +20,18 @@ pytestmark = pytest.mark.slow("runs whole commands")
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTED_TRITON = "3.9."
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def sessions(document: Path) -> list[tuple[int, str, list[str]]]:
     """Line number, command and expected output of each command in a document."""
     found: list[tuple[int, str, list[str]]] = []
-    inside = False
-    for number, line in enumerate(document.read_text("utf-8").splitlines(), 1):
+    inside, indent = False, 0
+    for number, text in enumerate(document.read_text("utf-8").splitlines(), 1):
+        line = text[indent:] if inside else text.lstrip()
         if line.startswith("```"):
             inside = line == "```console"
+            indent = len(text) - len(line) if inside else 0
         elif inside and line.startswith("$ "):
             found.append((number, line[2:], []))
         elif inside:
