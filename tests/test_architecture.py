@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -138,6 +139,49 @@ def test_heavy_packages_are_imported_where_they_are_used(name: str) -> None:
     assert not [n for node in top for n in imports(node) if n.split(".")[0] in HEAVY]
     if any(n.split(".")[0] == "triton" for n in imports(tree)):
         assert name in MAY_IMPORT_TRITON
+
+
+def named_paths(text: str) -> list[str]:
+    """Paths from the root that a document names."""
+    return re.findall(r"`([\w-]+/[\w*-][\w./*-]*)`", text)
+
+
+def is_there(path: str) -> bool:
+    """Whether a path exists; a word in capitals, as in ``rules/ID.py``, stands for any name."""
+    pattern = re.sub(r"\b[A-Z]{2,}\b", "*", path)
+    return (ROOT / path).exists() or any(ROOT.glob(pattern))
+
+
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_paths_in_documents_are_there(name: str) -> None:
+    paths = named_paths((ROOT / name).read_text("utf-8"))
+    assert [path for path in paths if not is_there(path)] == []
+
+
+def test_a_path_that_went_would_be_noticed() -> None:
+    assert named_paths("`kanalyze/pipeline.py`, `ID/`, `a b`") == ["kanalyze/pipeline.py"]
+    assert not is_there("kanalyze/pipeline.py")
+    assert not is_there("kanalyze/pipeline/ID.py")
+    assert is_there("kanalyze/findings/rules/ID.py")
+
+
+def test_the_rooms_of_the_document_are_those_of_the_package_in_their_order() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    table = text.split("| entry | what it is |\n| --- | --- |\n")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
+    assert tuple(rows) == ROOMS
+    inside = [
+        (room, part)
+        for room, said in rows.items()
+        for part in re.findall(r"`(\w+\.py|\w+/)`", said)
+        if room != "_bundled"
+    ]
+    assert len(inside) > 20
+    assert [f"{room}/{part}" for room, part in inside if not (PACKAGE / room / part).exists()] == []
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -20,16 +20,18 @@ pytestmark = pytest.mark.slow("runs whole commands")
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTED_TRITON = "3.9."
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def sessions(document: Path) -> list[tuple[int, str, list[str]]]:
     """Line number, command and expected output of each command in a document."""
     found: list[tuple[int, str, list[str]]] = []
-    inside = False
-    for number, line in enumerate(document.read_text("utf-8").splitlines(), 1):
+    inside, indent = False, 0
+    for number, text in enumerate(document.read_text("utf-8").splitlines(), 1):
+        line = text[indent:] if inside else text.lstrip()
         if line.startswith("```"):
             inside = line == "```console"
+            indent = len(text) - len(line) if inside else 0
         elif inside and line.startswith("$ "):
             found.append((number, line[2:], []))
         elif inside:
@@ -46,11 +48,30 @@ def cases() -> list[object]:
 
 
 def matches(expected: list[str], actual: list[str]) -> bool:
-    """Whether ``actual`` is ``expected``, where ``...`` stands for any lines."""
-    pattern = "".join(
-        r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in expected
-    )
-    return re.fullmatch(pattern, "".join(line + "\n" for line in actual)) is not None
+    """Whether ``actual`` is ``expected``, where ``...`` stands for any lines.
+
+    Each part between two of them is looked for once, from the end of the part before it.
+    """
+    parts: list[list[str]] = [[]]
+    for line in expected:
+        if line.strip() == "...":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    first, *others = parts
+    if not others:
+        return actual == first
+    if actual[: len(first)] != first:
+        return False
+    at = len(first)
+    for part in others[:-1]:
+        places = range(at, len(actual) - len(part) + 1)
+        place = next((i for i in places if actual[i : i + len(part)] == part), None)
+        if place is None:
+            return False
+        at = place + len(part)
+    last = others[-1]
+    return len(actual) - len(last) >= at and actual[len(actual) - len(last) :] == last
 
 
 @pytest.mark.parametrize(("command", "expected"), cases())
@@ -81,6 +102,18 @@ def test_a_wrong_document_would_be_noticed() -> None:
     assert matches(["a", "...", "z"], ["a", "b", "c", "z"])
     assert not matches(["a", "...", "z"], ["a", "b", "c"])
     assert not matches(["a"], ["a", "b"])
+    assert matches(["...", "b", "...", "b", "..."], ["a", "b", "b"])
+    assert not matches(["...", "b", "...", "b", "..."], ["a", "b", "c"])
+    assert not matches(["a", "...", "a"], ["a"])
+    assert not matches(["...", "a"] * 9, ["a"] * 8 + ["b"] * 400)
+
+
+def test_what_examples_import_is_there() -> None:
+    text = "".join(document.read_text("utf-8") for document in DOCUMENTS)
+    lines = re.findall(r"^(?:from kanalyze|import kanalyze)\b.*", text, re.MULTILINE)
+    assert len(lines) > 5
+    for line in lines:
+        exec(line, {})
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:

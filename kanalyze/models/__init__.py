@@ -1,1 +1,1 @@
-"""."""
+"""Formulas: pure functions, one subject a file."""

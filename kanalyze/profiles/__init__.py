@@ -1,1 +1,1 @@
-"""What the kernels of a profile mean: rows, summary and findings, and how they are shown."""
+"""Profiles: readers of dumps, names of kernels, events added up by kernel."""

@@ -1,1 +1,1 @@
-"""."""
+"""Results as text, CSV, Markdown, SARIF and plots; nothing is computed here."""
