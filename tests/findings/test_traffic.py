@@ -42,9 +42,11 @@ WIDE = (
 )
 
 
-def copied(offset: str, blocks: int, n: int, wide: bool = False) -> list[tuple[str, str]]:
+def copied(
+    offset: str, blocks: int, n: int, wide: bool = False, bounds: str = ""
+) -> list[tuple[str, str]]:
     kind, register = ("u64", "%rd7") if wide else ("u32", "%r5")
-    text = COPY.format(type=kind, n=register, offset=offset)
+    text = COPY.format(type=kind, n=register, offset=offset).replace(" n)", f" n) {bounds}")
     params = (
         LaunchParam("from", "*fp32", 1 << 40),
         LaunchParam("to", "*fp32", 1 << 50),
@@ -65,6 +67,11 @@ def test_an_offset_that_wraps_around_is_reported() -> None:
     assert [name for name, _ in found] == ["offset-wraps", "offset-wraps"]
     for _, message in found:
         assert f"in {astray:,} of {astray + inside:,} accesses" in message
+
+
+def test_a_launch_that_does_not_start_stands_first() -> None:
+    found = copied(NARROW, (1 << 21) + 8, (1 << 31) - 5, bounds=".maxntid 512, 1, 1")
+    assert [name for name, _ in found] == ["launch-mismatch", "offset-wraps", "offset-wraps"]
 
 
 def test_an_offset_that_does_not_wrap_is_not() -> None:
