@@ -50,7 +50,7 @@ def copied(
     params = (
         LaunchParam("from", "*fp32", 1 << 40),
         LaunchParam("to", "*fp32", 1 << 50),
-        LaunchParam("n", "i64" if wide else "i32", n),
+        LaunchParam("n", "i64" if wide else "u32", n),
     )
     launch = Launch("copy", (blocks, 1, 1), (1024, 1, 1), params, device="NVIDIA H200")
     found = estimate(parse_ptx(text), launch)
