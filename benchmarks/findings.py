@@ -3,9 +3,10 @@
     python benchmarks/findings.py measure       on a GPU with Nsight Compute
     python benchmarks/findings.py table         anywhere
 
-``measure`` runs ``samples/findings/ID/fires`` and ``mended`` of every finding that is about a kernel
-with a launch, and writes ``samples/findings/measured.json``. ``table`` estimates the same launches
-and writes the table in ``docs/findings.md`` between its marks.
+``measure`` runs ``samples/findings/ID/fires`` and ``mended`` (or the launches of ``matmul.toml``
+there) of every finding that is about a kernel with a launch, and writes
+``samples/findings/measured.json``. ``table`` estimates the same launches and writes the table in
+``docs/findings.md`` between its marks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from kanalyze.results.traffic import Traffic
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples" / "findings"
 MEASURED = SAMPLES / "measured.json"
+PRODUCTS = tomllib.loads((SAMPLES / "matmul.toml").read_text("utf-8"))
 DOCUMENT = ROOT / "docs" / "findings.md"
 MARKS = ("<!-- findings: measured -->", "<!-- end of findings -->")
 SIDES = ("fires", "mended")
@@ -54,16 +58,26 @@ WORDS = {
 }
 
 
-def sample(id_: str, side: str) -> Path | None:
-    """A sample that can be launched: a kernel file, or PTX with a launch record."""
+@dataclass(frozen=True)
+class Sample:
+    """A kernel file with settings, or PTX with a launch record beside it."""
+
+    path: Path
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+
+def sample(id_: str, side: str) -> Sample | None:
+    """A sample that can be launched."""
+    if id_ in PRODUCTS:
+        return Sample(SAMPLES / "matmul.py", PRODUCTS[id_][side])
     folder = SAMPLES / id_
     python, ptx = folder / f"{side}.py", folder / f"{side}.ptx"
     if python.exists() and "# options:" not in python.read_text("utf-8"):
-        return python
-    return ptx if ptx.exists() and ptx.with_suffix(".json").exists() else None
+        return Sample(python)
+    return Sample(ptx) if ptx.exists() and ptx.with_suffix(".json").exists() else None
 
 
-def pairs() -> dict[str, tuple[Path, Path]]:
+def pairs() -> dict[str, tuple[Sample, Sample]]:
     """Both samples of each finding of which both can be launched."""
     found = {}
     for id_ in catalogue.RULES:
@@ -79,53 +93,52 @@ def pairs() -> dict[str, tuple[Path, Path]]:
 def measure() -> None:
     """Run everything; write `MEASURED`."""
     known = pairs()
-    chosen = [path for both in known.values() for path in both]
-    counted = _benched([path for path in chosen if path.suffix == ".py"])
-    counted |= _launched([path for path in chosen if path.suffix == ".ptx"])
-    device = next(iter(counted.values()))["device"]
+    found = {id_: [_measured(each) for each in both] for id_, both in known.items()}
+    counted = {id_: rows for id_, rows in found.items() if None not in rows}
     data = {
-        "device": device,
+        "device": next(row["device"] for rows in counted.values() for row in rows if row),
         "findings": {
-            id_: {side: counted[path]["counters"] for side, path in zip(SIDES, both, strict=True)}
-            for id_, both in known.items()
-            if all(path in counted for path in both)
+            id_: {side: row["counters"] for side, row in zip(SIDES, rows, strict=True) if row}
+            for id_, rows in counted.items()
         },
     }
     MEASURED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
-    for id_ in known.keys() - data["findings"].keys():
+    for id_ in known.keys() - counted.keys():
         print(f"{id_}: not measured", file=sys.stderr)
 
 
-def _benched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+def _measured(sample: Sample) -> dict[str, Any] | None:
+    row = _benched(sample) if sample.path.suffix == ".py" else _launched(sample.path)
+    if row is not None and row["counters"]["time_us"] is not None:
+        row["counters"]["time_us"] /= 1000  # of ns
+    return row
+
+
+def _benched(sample: Sample) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "kanalyze", "bench", *map(str, files), "-o", folder]
-        subprocess.run(command, check=False)
+        options = [f"--set={name}={value}" for name, value in sample.settings.items()]
+        command = [sys.executable, "-m", "kanalyze", "bench", str(sample.path), *options]
+        subprocess.run([*command, "-o", folder], check=False)
         records, _ = read_records(folder)
-        found = {}
         for record in records:
-            place = Path(record.data["target"].partition(".py")[0] + ".py").resolve()
             counters = record.data["counters"] or {}
-            found[place] = {
-                "device": record.data["device"],
-                "counters": {name: counters.get(metric) for name, metric in METRICS.items()},
-            }
-    return {place: _in_us(row) for place, row in found.items()}
+            named = {name: counters.get(metric) for name, metric in METRICS.items()}
+            return {"device": record.data["device"], "counters": named}
+    return None
 
 
-def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+def _launched(ptx: Path) -> dict[str, Any] | None:
     from kanalyze.measured.bench import gpu, nsight
 
     ncu = nsight.find_ncu()
     assert ncu is not None
-    device = gpu.local_gpu().device
-    found = {}
-    ranges = [_range(file) for file in files]
-    rows, _, _ = nsight.count(ncu, ranges, list(METRICS.values()), lambda done: None)
-    for index, row in rows.items():
-        total = row.total(list(METRICS.values()))
+    metrics = list(METRICS.values())
+    rows, _, _ = nsight.count(ncu, [_range(ptx)], metrics, lambda done: None)
+    for row in rows.values():
+        total = row.total(metrics)
         named = {name: total.get(metric) for name, metric in METRICS.items()}
-        found[files[index]] = _in_us({"device": device, "counters": named})
-    return found
+        return {"device": gpu.local_gpu().device, "counters": named}
+    return None
 
 
 def _range(ptx: Path) -> dict[str, Any]:
@@ -141,21 +154,18 @@ def _range(ptx: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _in_us(row: dict[str, Any]) -> dict[str, Any]:
-    time = row["counters"].get("time_us")
-    row["counters"]["time_us"] = None if time is None else time / 1000
-    return row
-
-
 # ---------------------------------------------------------------- anywhere
 
 
-def estimated(path: Path) -> Traffic:
+def estimated(sample: Sample, simulate: bool = True) -> Traffic:
     """The estimate of a sample's launch on an H200."""
+    path, launch = sample.path, None
     if path.suffix == ".py":
-        return estimate(compile_kernel(str(path)), device="H200", findings=False)
-    launch = Launch.from_record(path.with_suffix(".json"))
-    return estimate(parse_ptx(path.read_text("utf-8")), launch, device="H200", findings=False)
+        kernel: Any = compile_kernel(str(path), settings=sample.settings)
+    else:
+        kernel, launch = parse_ptx(path.read_text("utf-8")), path.with_suffix(".json")
+    given = Launch.from_record(launch) if launch is not None else None
+    return estimate(kernel, given, device="H200", findings=False, simulate=simulate)
 
 
 def table() -> None:
@@ -169,7 +179,7 @@ def table() -> None:
         "| --- | ---: | ---: | --- | --- |",
     ]
     for id_, sides in data["findings"].items():
-        both = [estimated(path) for path in known[id_]]
+        both = [estimated(each) for each in known[id_]]
         times = [microseconds(traffic.time.predicted_us) for traffic in both]
         measured = [microseconds(sides[side]["time_us"]) for side in SIDES]
         ours = [{**t.counters} for t in both]

@@ -132,9 +132,16 @@ def _report(
         options.sources, options.listing, launch,
     )  # fmt: skip
     kernel, no_sass = assembled.with_sass(description.kernel, function, options.sass)
+
+    def with_estimate() -> Facts:  # imported where it is needed: it reads the table of GPUs
+        from kanalyze.analysis.launch import facts_of
+
+        assert launch is not None
+        return facts_of(subject, function, launch)
+
     facts = Facts(
         subject, function, description, assembled, resources, arguments, launch, options.sources,
-        with_code=options.sass,
+        with_code=options.sass, with_estimate=with_estimate,
     )  # fmt: skip
     findings, failed = runner.of_kernel(facts, options.findings)
     return replace(kernel, findings=findings), [*description.unknown, *no_sass, *failed]

@@ -492,6 +492,17 @@ def _why(field: str, value: object) -> tuple[UnknownField, ...]:
 # ---------------------------------------------------------------- findings
 
 
+def facts_of(subject: Subject, function: ir.Function, launch: Launch) -> Facts:
+    """What rules look at in a launch, with its estimate on the launch's device or a usual one.
+
+    Raises:
+        KanalyzeError: the launch cannot be estimated.
+    """
+    kernel, asked = _described(subject, function, launch), _Asked(None, {}, {})
+    traffic, counted = _estimated(kernel, launch, asked)
+    return _facts(kernel, counted, traffic, asked)
+
+
 def _facts(
     kernel: _DescribedKernel, counted: _CountedLaunch, traffic: doc.Traffic, asked: _Asked
 ) -> Facts:

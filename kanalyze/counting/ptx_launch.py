@@ -257,17 +257,18 @@ class KernelLaunch:
         """Executions alone, by warps (requests) and by threads."""
         return count(EXECUTED, parts.number(0, grid.dimensions), condition, self._shape(grid))
 
-    def wrapped(self, access: AccessValue) -> int:
-        """Times that a thread's offset passes what its 32-bit arithmetic can hold.
+    def wrapped(self, access: AccessValue) -> tuple[int, Value | None]:
+        """Times that a thread's offset passes what its 32-bit arithmetic can hold, and the offset.
 
-        Looked at are the parts of the address that are widened from 32 bits and then added up.
+        Looked at are the parts of the address that are widened from 32 bits and then added up; of
+        several that pass it, the one that does most often.
 
         Raises:
             UnknownValueError, TooLargeError: they are not known, or too many.
         """
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
-        most = 0
+        most: tuple[int, Value | None] = (0, None)
         for widened in _widened(access.address):
             offset, signed = grid.value(widened.args[0]), widened.op == "sext"
             limit = 1 << (31 if signed else 32)
@@ -276,7 +277,9 @@ class KernelLaunch:
             outside = grid.beyond(offset, limit)
             if signed:
                 outside = either(outside, grid.beyond(parts.scale(offset, -1), limit + 1))
-            most = max(most, self._executions(grid, both(condition, outside)).threads)
+            threads = self._executions(grid, both(condition, outside)).threads
+            if threads > most[0]:
+                most = threads, widened
         return most
 
     def mark(self, access: AccessValue, footprint: Footprint) -> None:

@@ -98,7 +98,7 @@ class AccessGroup:
 
     @cached_property
     def run(self) -> int:
-        """The most of the accesses of one thread that lie behind one another without a gap."""
+        """The most of the accesses of one thread that are contiguous."""
         return self.run_at({})
 
     def run_at(self, numbers: Mapping[str, int]) -> int:
@@ -290,7 +290,7 @@ def sectors_of(offsets: Sequence[int], size: int) -> int:
 
 
 def _runs(group: AccessGroup, numbers: Mapping[str, int]) -> list[ContiguousRun]:
-    """Accesses of one thread that lie behind one another without a gap, as long as they do."""
+    """Accesses of one thread in runs, each of them contiguous."""
     size = group.size
     if len(group.members) < 2:
         return [ContiguousRun(Form(0), len(group.members))]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _KERNEL, _LAUNCH, _PROFILE = ("ptx", "traffic"), ("traffic",), ("decode",)
 
 RULES: dict[str, tuple[str, ...]] = {
-    "offset-wraps": _LAUNCH,
     "launch-mismatch": _LAUNCH,
+    "offset-wraps": _LAUNCH,
     "narrow-access": _KERNEL,
     "uncoalesced-access": _KERNEL,
     "misaligned-access": _KERNEL,
@@ -54,7 +54,10 @@ RULES: dict[str, tuple[str, ...]] = {
     "tiny-kernels": _PROFILE,
     "unfused-elementwise": _PROFILE,
 }
-"""The id of each rule and the commands that report it, in the order of the documents."""
+"""The id of each rule and the commands that report it, in the order of the documents.
+
+Errors are reported in this order, too: first what keeps a launch from running.
+"""
 
 SECTIONS = (
     "What it says",

@@ -56,6 +56,7 @@ class Facts:
         with_code: whether the machine code was asked for, see `code`.
         traffic, totals, device: the estimate of the launch, for `check_launch`.
         estimate: makes the estimate of the launch of the kernel compiled otherwise.
+        with_estimate: makes the same facts with the estimate of the launch, see `in_launch`.
         budget: how often the kernel may yet be compiled and simulated.
         changed: what was changed, in words, of a kernel that was compiled again.
     """
@@ -73,6 +74,7 @@ class Facts:
     totals: LaunchTotals | None = None
     device: Device | None = None
     estimate: Callable[[Facts], Traffic] | None = None
+    with_estimate: Callable[[], Facts] | None = None
     budget: Budget = field(default_factory=Budget)
     changed: str = ""
     cache: dict[str, Any] = field(default_factory=dict, repr=False)  # what several rules look at
@@ -130,6 +132,19 @@ class Facts:
         if kernel.launched is not None or self.launch is None:
             return kernel.launched
         return KernelLaunch(kernel.cfg, kernel.addresses, kernel.variables, self.launch)
+
+    @cached_property
+    def in_launch(self) -> Facts:
+        """The same with the estimate of the launch, for proofs that need the time.
+
+        Itself where it has one, where no launch is known, or it cannot be estimated.
+        """
+        if self.traffic is not None or self.launch is None or self.with_estimate is None:
+            return self
+        try:
+            return replace(self.with_estimate(), budget=self.budget, with_code=self.with_code)
+        except KanalyzeError:
+            return self
 
     # ------------------------------------------------------------ places
 
@@ -195,22 +210,22 @@ class Facts:
         return self._recompilations[key]
 
     def _of(self, compiled: Compiled, changed: str) -> Facts:
-        """The same for another compilation of the kernel; its launch is that of the compilation.
-
-        A launch that was given fits no other compilation: there is none then.
-        """
-        from kanalyze.frontend.subject import Subject, arguments_of, launch_for
+        """The same for another compilation of the kernel, in the same launch."""
+        from kanalyze.frontend.subject import Subject, arguments_of, launch_again, launch_for
         from kanalyze.kernel.resources import assemble
 
         (module,) = parse_ptx_modules(compiled.ptx, f"{compiled.name}.ptx")
         (function,) = [f for f in module.entries if f.name == compiled.name]
-        subject = replace(
-            Subject(module, module.name, compiled, notes=compiled.notes),
-            assume=self.subject.assume,
+        given = self.subject.launch
+        if given is not None and self.compiled is not None:
+            given = launch_again(given, self.compiled, compiled)
+        subject = Subject(
+            module, module.name, compiled, given, compiled.notes, assume=self.subject.assume
         )
         machine = assemble(subject)
         resources = machine.resources(function.name)
-        launch = None if self.subject.launch is not None else launch_for(subject, function)
+        known = given is not None or self.subject.launch is None
+        launch = launch_for(subject, function) if known else None
         arguments = arguments_of(subject, function, launch)
         description = describe(
             module, function, subject.file, arguments, resources, subject.notes, self.sources,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kanalyze.findings import access_groups, triton_ir, vectorization
 from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
+from kanalyze.findings.source_edits import edited, function_of, last_name, line_starts, span
 
 _ARGUMENTS = {"load": (1, "mask"), "store": (2, "mask")}  # where a mask stands
 
@@ -90,7 +91,7 @@ def fewest_hints(
         if n in pointers
     }
     names = {access_groups.author_name(facts, n) for n in missing if n not in pointers}
-    function = _function(text, compiled.source_function)
+    function = function_of(text, compiled.source_function)
     if function is None or not names:
         return None
     rank = _rank(facts, group)
@@ -122,7 +123,7 @@ def _products(
     factor = str(each) if rank == 1 else f"({', '.join([str(each)] * rank)})"
     seen: set[int] = set()
     for node in ast.walk(function):  # outer ones come first
-        if isinstance(node, ast.Call) and _last(node.func) == "multiple_of" and node.args:
+        if isinstance(node, ast.Call) and last_name(node.func) == "multiple_of" and node.args:
             said = node.args[1] if len(node.args) > 1 else None
             enough = isinstance(said, ast.Constant) and isinstance(said.value, int)
             if enough and said.value % each == 0:  # type: ignore[union-attr]
@@ -144,10 +145,10 @@ def _masks(function: ast.FunctionDef, group: AccessGroup, factor: str) -> Iterat
     kind = "store" if group.kind == "store" else "load"
     own = {
         ast.unparse(mask) for node, mask in calls
-        if _last(node.func) == kind and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if last_name(node.func) == kind and node.lineno <= line <= (node.end_lineno or node.lineno)
     }  # fmt: skip
     for _, mask in calls:
-        hinted = isinstance(mask, ast.Call) and _last(mask.func) == "max_constancy"
+        hinted = isinstance(mask, ast.Call) and last_name(mask.func) == "max_constancy"
         if ast.unparse(mask) in own and not hinted:
             yield Edit(mask, "tl.max_constancy(", f", {factor})", of_mask=True)
 
@@ -174,15 +175,6 @@ def _rank(facts: Facts, group: AccessGroup) -> int:
 # ---------------------------------------------------------------- the syntax tree
 
 
-def _function(text: str, name: str) -> ast.FunctionDef | None:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name)
-    return next(functions, None)
-
-
 def _is_product(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
 
@@ -197,13 +189,13 @@ def _factors(node: ast.expr) -> Iterator[ast.expr]:
 
 def _named(node: ast.expr) -> str | None:
     """The name of a variable, also of ``n.to(tl.int64)``."""
-    if isinstance(node, ast.Call) and _last(node.func) == "to":
+    if isinstance(node, ast.Call) and last_name(node.func) == "to":
         node = node.func.value  # type: ignore[attr-defined]
     return node.id if isinstance(node, ast.Name) else None
 
 
 def _mask(call: ast.Call) -> ast.expr | None:
-    place = _ARGUMENTS.get(_last(call.func) or "")
+    place = _ARGUMENTS.get(last_name(call.func) or "")
     if place is None:
         return None
     at, name = place
@@ -212,24 +204,10 @@ def _mask(call: ast.Call) -> ast.expr | None:
     return next((k.value for k in call.keywords if k.arg == name), None)
 
 
-def _last(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None
-
-
 def _edited(text: str, edits: Sequence[Edit]) -> str:
-    """The text with the hints in it; lines keep their numbers."""
-    data = text.encode()
-    starts = [0]
-    for line in data.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    pieces: list[tuple[int, int, bytes]] = []
-    for order, edit in enumerate(edits):
-        node = edit.node
-        pieces.append((starts[node.lineno - 1] + node.col_offset, order, edit.before.encode()))
-        end = starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
-        pieces.append((end, -order - 1, edit.after.encode()))
-    for at, _, new in sorted(pieces, key=lambda piece: piece[:2], reverse=True):
-        data = data[:at] + new + data[at:]
-    return data.decode()
+    """The text with the hints in it, outer ones around inner ones; lines keep their numbers."""
+    starts = line_starts(text)
+    places = [span(edit.node, starts) for edit in edits]
+    before = [(first, first, e.before) for e, (first, _) in zip(edits, places, strict=True)]
+    after = [(last, last, e.after) for e, (_, last) in zip(edits, places, strict=True)]
+    return edited(text, [*before, *reversed(after)])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kanalyze.errors import Unknown
-from kanalyze.findings import access_groups
+from kanalyze.findings import access_groups, source_edits
 from kanalyze.findings.facts import Facts
 from kanalyze.results.kernel import Finding, Proof, Source
 
@@ -31,19 +31,13 @@ def check(facts: Facts, id_: str, pointers: str) -> Iterator[Finding]:
 
 def calls(text: str, function: str) -> list[ast.Call]:
     """Calls that are hints in a function of a source file; of nested ones the outermost."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return []
     hints: list[ast.Call] = []
     inner: set[int] = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef) or node.name != function:
-            continue
-        for call in ast.walk(node):  # outer calls come first
-            if isinstance(call, ast.Call) and _is_hint(call) and id(call) not in inner:
-                hints.append(call)
-                inner |= {id(below) for below in ast.walk(call)}
+    node = source_edits.function_of(text, function)
+    for call in ast.walk(node) if node is not None else ():  # outer calls come first
+        if isinstance(call, ast.Call) and _is_hint(call) and id(call) not in inner:
+            hints.append(call)
+            inner |= {id(below) for below in ast.walk(call)}
     return hints
 
 
@@ -102,8 +96,7 @@ def _advice(facts: Facts, call: ast.Call) -> str:
 
 
 def _is_hint(call: ast.Call) -> bool:
-    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    return name in _HINTS and bool(call.args)
+    return source_edits.last_name(call.func) in _HINTS and bool(call.args)
 
 
 def _widths(facts: Facts) -> dict[str, float]:

@@ -14,7 +14,7 @@ def in_thread(group: AccessGroup) -> tuple[int, Form | None]:
     """How many elements one thread accesses between neighbouring lanes, and how far apart.
 
     1 and the distance of lanes where a thread has one; None where nothing is known of it, or where
-    they lie behind one another.
+    they are contiguous.
     """
     stride = group.stride
     if stride is None or not (stride.terms or stride.number):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kanalyze.errors import InputError, SourceSpot, UsageError
 from kanalyze.frontend.argument import Argument
-from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled
+from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled, grid_with
 from kanalyze.launch.assume import assume
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.ptx import ir
@@ -147,3 +147,38 @@ def launch_of(compiled: Compiled | None) -> Launch:
     threads = 32 * int(compiled.metadata["num_warps"])
     shared = compiled.resources.shared_bytes
     return Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params), shared)
+
+
+def launch_again(given: Launch, before: Compiled, then: Compiled) -> Launch | None:
+    """A launch that was given, of the same kernel compiled otherwise.
+
+    Other constexprs may need another grid: that which the kernel's file says for the arguments of
+    the launch. Where it says another one than was given, only a grid that does not change is known.
+
+    Args:
+        given: a launch of ``before``.
+        before, then: both compilations.
+
+    Returns:
+        None where the grid is not known.
+    """
+    grid = given.grid
+    if before.constexprs != then.constexprs:
+        sizes = {p.name: p.value for p in given.params if p.name in before.shape}
+        was, after = (grid_with(each, sizes) for each in (before, then))
+        if was is None or after is None:
+            return None
+        if was != after:
+            if (*was, 1, 1)[:3] != given.grid:
+                return None
+            x, y, z = (*after, 1, 1)[:3]
+            grid = (x, y, z)
+    return replace(
+        given,
+        kernel=then.name,
+        grid=grid,
+        block=(32 * int(then.metadata["num_warps"]), 1, 1),
+        shared_bytes=then.resources.shared_bytes,
+        registers_per_thread=None,
+        ptx=None,
+    )

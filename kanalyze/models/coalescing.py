@@ -3,7 +3,7 @@
 What: the 32-byte sectors that one warp instruction touches.
 Formula: for loads and stores the distinct values of ``address // 32`` over the lanes that take
 part; for reductions and atomics each sector counts as often as the most frequent address in it,
-since lanes at one address take turns.
+since lanes at one address are served one after another.
 Source: Nsight Compute, ``l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st,red,atom}.sum``; measured
 on an H200 with 676 patterns of lanes (``tests/data/patterns_h200.csv.gz``): equal for all 460 loads
 and stores and all 108 reductions; 3 of 108 atomics cost one sector more than the rule says.

@@ -16,11 +16,16 @@ from kanalyze.results.kernel import Finding
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
-SMALL_GRID = str(Path(__file__).parents[2] / "samples" / "findings" / "small-grid" / "fires.py")
+MATMUL = str(Path(__file__).parents[2] / "samples" / "findings" / "matmul.py")
+SMALL = {"M": 1024, "N": 1024, "K": 4096}
 
 
 def small_grid() -> Finding:
-    (found,) = [f for f in estimate(SMALL_GRID).findings if f.id == "small-grid"]
+    (found,) = [
+        f
+        for f in estimate(MATMUL, settings=launch.Settings(settings=SMALL)).findings
+        if f.id == "small-grid"
+    ]
     return found
 
 
@@ -47,7 +52,7 @@ def facts_of_a_run(monkeypatch: pytest.MonkeyPatch) -> Facts:
         return (), []
 
     monkeypatch.setattr(runner, "of_launch", keep)
-    estimate(SMALL_GRID)
+    estimate(MATMUL, settings=launch.Settings(settings=SMALL))
     return kept[0]
 
 
@@ -66,7 +71,8 @@ def test_a_change_is_estimated_as_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
     other = facts.recompiled(**settings(num_warps=8).changes)
     assert isinstance(other, Facts)
     found = facts.estimated(other)
-    alone = estimate(SMALL_GRID, settings=launch.Settings(num_warps=8), findings=False)
+    wanted = launch.Settings(settings=SMALL, num_warps=8)
+    alone = estimate(MATMUL, settings=wanted, findings=False)
     assert not isinstance(found, Unknown)
     assert found.counters == alone.counters
     assert found.time == alone.time

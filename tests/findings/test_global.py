@@ -342,7 +342,7 @@ def test_a_hint_with_effect_is_not_remarked_on(source: Path) -> None:
 
 
 def test_an_offset_in_the_source_is_named(source: Path) -> None:
-    """11 floats: a thread's four lie behind one another, 44 bytes behind a multiple of 16."""
+    """11 floats: a thread's four are contiguous, 44 bytes behind a multiple of 16."""
     (finding,) = narrow(source, "shifted", "*fp32:16, *fp32:16, 1024")
     assert finding.severity == "warning"
     assert finding.numbers["offset_bytes"] == 44
@@ -432,7 +432,7 @@ def ptx(tmp_path: Path, body: str) -> str:
 
 
 def scalars(number: int, stride: int) -> str:
-    """A thread's floats behind one another, lanes ``stride`` bytes apart; their sum is stored."""
+    """A thread's floats, contiguous, lanes ``stride`` bytes apart; their sum is stored."""
     lines = [f"mul.wide.u32 %rd5, %r1, {stride};", "add.s64 %rd6, %rd3, %rd5;"]
     lines.append("mov.f32 %f0, 0f00000000;")
     for k in range(number):
@@ -665,7 +665,7 @@ def every(dst, src, n, stride, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("stride", [2, 4, 5])
 @pytest.mark.parametrize("constant", [False, True])
 def test_one_dimension_has_no_other_order(tmp_path: Path, stride: int, constant: bool) -> None:
-    """A thread has BLOCK / 128 = 8 elements, 4 behind one another: lanes are 4 strides apart."""
+    """A thread has BLOCK / 128 = 8 elements, 4 of them contiguous: lanes are 4 strides apart."""
     path = tmp_path / "every.py"
     path.write_text(EVERY.format(by=stride if constant else "stride"))
     (finding,) = found(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kanalyze import analyze, compile_kernel
+from kanalyze.cli.app import cli
+from kanalyze.frontend.subject import launch_again, launch_of
 from kanalyze.results.kernel import Finding, Kernel
 from kanalyze.toolchain import tools
 
@@ -67,6 +72,103 @@ def test_more_warps_spill_less() -> None:
     assert found.proof.after["spill_bytes"] == 0
     assert (after.spill_store_bytes, after.spill_load_bytes) == (0, 0)
     assert found.proof.after["registers"] == after.registers
+
+
+SPREAD = """
+"The variance of each row."
+
+import triton
+import triton.language as tl
+
+DTYPES = ("fp32",)
+SHAPE = {"rows": "rows", "n": "columns"}
+CONSTEXPRS = {"BLOCK": 131072}
+OPTIONS = {"num_warps": 16, "num_stages": 1}
+OVERRIDES = {}
+OUTPUTS = ("out",)
+EXAMPLE = ({"rows": 264, "n": 262144},)
+
+
+@triton.jit
+def spread_kernel(x, out, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    count, mean, square = 0.0, 0.0, 0.0
+    for start in range(0, n, BLOCK):
+        o = start + tl.arange(0, BLOCK)
+        v = tl.load(x + row * n + o, mask=o < n, other=0.0)
+        here = tl.minimum(n - start, BLOCK).to(tl.float32)
+        middle = tl.sum(v, 0) / here
+        away = tl.where(o < n, v - middle, 0.0)
+        apart = middle - mean
+        square += tl.sum(away * away, 0) + apart * apart * count * here / (count + here)
+        mean += apart * here / (count + here)
+        count += here
+    tl.store(out + row, square / count)
+
+
+def arguments(shape, dtype, constexprs):
+    rows, n = shape["rows"], shape["n"]
+    return {"x": ("*", dtype, (rows, n)), "out": ("*", "fp32", (rows,)), "n": n}
+
+
+def grid(shape, constexprs):
+    return (shape["rows"], 1, 1)
+
+
+def reference(tensors, shape):
+    return {"out": tensors["x"].var(1, correction=0)}
+
+
+def bound(dtype, roundoff):
+    return 16 * roundoff[dtype]
+"""
+
+
+def test_spills_are_judged_the_same_by_every_command(tmp_path: Path) -> None:
+    """131,072 columns of a row for 512 threads: 256 each, then 128, which still spill, then 64."""
+    path, record = tmp_path / "spread.py", tmp_path / "launch.json"
+    path.write_text(SPREAD)
+    assert compile_kernel(str(path), settings={"BLOCK": 65536}).resources.spill_store_bytes
+    assert not compile_kernel(str(path), settings={"BLOCK": 32768}).resources.spill_store_bytes
+    record.write_text(json.dumps({
+        "kernel": "spread_kernel", "grid": [264, 1, 1], "block": [512, 1, 1],
+        "params": [{"name": "x", "type": "*fp32", "address": 1 << 40},
+                   {"name": "out", "type": "*fp32", "address": 2 << 40},
+                   {"name": "n", "type": "i32", "value": 262144}],
+    }))  # fmt: skip
+    reports = []
+    for command in ("ptx", "traffic"):
+        for launch in ([], ["--launch", str(record)]):
+            wanted = [command, str(path), *launch, "--format", "json", "--fail-on", "warning"]
+            done = CliRunner().invoke(cli, wanted)
+            assert done.exit_code == 1, done.stderr
+            data = json.loads(done.stdout)
+            every = data["findings"] if command == "traffic" else data["kernels"][0]["findings"]
+            reports.append([finding for finding in every if finding["id"] == "register-spill"])
+    assert reports[1:] == reports[:1] * 3
+    ((found,),) = reports[:1]
+    assert found["severity"] == "warning"
+    assert found["advice"] == "BLOCK=32768 spills 0 B"
+    proof = found["proof"]
+    gained = proof["before"]["time_us"] - proof["after"]["time_us"]
+    assert gained > 0
+    assert found["saves"]["time_us"] == pytest.approx(gained)
+
+
+def test_a_given_launch_follows_another_tile() -> None:
+    product = compile_kernel("matmul_relu", settings={"M": 512, "N": 256, "K": 64})
+    taller = product.again(settings={"BLOCK_M": 2 * product.constexprs["BLOCK_M"]})
+    given = launch_of(product)
+    again = launch_again(given, product, taller)
+    assert again is not None
+    assert again == launch_of(taller)
+    assert again.grid != given.grid
+    fewer = replace(given, grid=(1, 1, 1))  # not what the file says: the other one is not known
+    assert launch_again(fewer, product, taller) is None
+    more_warps = product.again(num_warps=2 * int(product.metadata["num_warps"]))
+    kept = launch_again(fewer, product, more_warps)
+    assert kept is not None
+    assert (kept.grid, kept.block) == ((1, 1, 1), (2 * given.block[0], 1, 1))
 
 
 def test_a_limit_on_registers_is_named_and_lifted() -> None:

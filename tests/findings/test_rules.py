@@ -2,7 +2,7 @@
 
 ``samples/findings/ID/`` holds ``fires.*`` and ``mended.*``: kernel files (``.py``), PTX or CUDA C++
 with a launch record beside it (``.json``), or a profile. A comment "options: …" in the first lines
-holds options of the command.
+holds options of the command. ``matmul.toml`` has the samples that are launches of ``matmul.py``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,25 +29,30 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples" / "findings"
+MATMUL = SAMPLES / "matmul.py"
+PRODUCTS = tomllib.loads((SAMPLES / "matmul.toml").read_text("utf-8"))
 KERNELS = ("gelu", "softmax", "row_sum", "matmul_relu", "flash_attention")
 
 
 def samples(id_: str, stem: str) -> list[Path]:
     """The samples themselves, of a kernel and of a profile: not the launch record beside them."""
-    found = [p for p in (SAMPLES / id_).iterdir() if p.name.partition(".")[0] == stem]
+    found = [p for p in SAMPLES.glob(f"{id_}/*") if p.name.partition(".")[0] == stem]
+    found += [MATMUL] if id_ in PRODUCTS else []
     kinds = [p for kind in (".py", ".ptx", ".cubin", ".cu") for p in found if p.suffix == kind]
     profiles = [p for p in found if p not in kinds and p.name != f"{stem}.json"]
     return [*kinds[:1], *(profiles if "decode" in catalogue.RULES[id_] else [])] or found
 
 
-def arguments_for(id_: str, path: Path) -> list[str]:
+def arguments_for(id_: str, path: Path, stem: str) -> list[str]:
     """The command line that reports on a sample."""
     of_kernels = [command for command in catalogue.RULES[id_] if command != "decode"]
     if path.suffix not in (".py", ".ptx", ".cubin", ".cu"):
         return ["decode", str(path), "--format", "json"]
     command = of_kernels[-1]
     line = [command, str(path), "--format", "json"]
-    if path.suffix in (".ptx", ".py", ".cu"):
+    if path == MATMUL:
+        line += [f"--set={name}={value}" for name, value in PRODUCTS[id_][stem].items()]
+    elif path.suffix in (".ptx", ".py", ".cu"):
         head = "\n".join(path.read_text("utf-8").splitlines()[:15])
         said = re.search(r"options: (.*)", head)
         line += shlex.split(said[1]) if said else []
@@ -117,7 +123,7 @@ def test_explaining_imports_no_rule() -> None:
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_fires_on_its_sample(id_: str) -> None:
     for path in samples(id_, "fires"):
-        found = [f for f in findings_in(arguments_for(id_, path)) if f["id"] == id_]
+        found = [f for f in findings_in(arguments_for(id_, path, "fires")) if f["id"] == id_]
         assert found, path
         for finding in found:
             assert finding["message"]
@@ -127,13 +133,15 @@ def test_a_rule_fires_on_its_sample(id_: str) -> None:
 @pytest.mark.parametrize("id_", catalogue.RULES)
 def test_a_rule_is_silent_on_the_mended_sample(id_: str) -> None:
     for path in samples(id_, "mended"):
-        found = findings_in(arguments_for(id_, path))
+        found = findings_in(arguments_for(id_, path, "mended"))
         assert [f for f in found if f["id"] == id_] == []
         assert [f for f in found if f["severity"] in ("error", "warning")] == []
 
 
 def test_no_sample_without_a_rule() -> None:
-    assert {p.name for p in SAMPLES.iterdir() if p.is_dir()} == set(catalogue.RULES)
+    folders = {p.name for p in SAMPLES.iterdir() if p.is_dir()}
+    assert folders | set(PRODUCTS) == set(catalogue.RULES)
+    assert all(set(sides) == {"fires", "mended"} for sides in PRODUCTS.values())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kanalyze import Launch, compile_kernel, parse_ptx
 from kanalyze.launch.record import LaunchParam
+from kanalyze.results.kernel import Finding
 from tests.counted import estimate
 
 pytestmark = pytest.mark.slow("compiles samples and proves its findings")
@@ -42,13 +45,15 @@ WIDE = (
 )
 
 
-def copied(offset: str, blocks: int, n: int, wide: bool = False) -> list[tuple[str, str]]:
+def copied(
+    offset: str, blocks: int, n: int, wide: bool = False, bounds: str = ""
+) -> list[tuple[str, str]]:
     kind, register = ("u64", "%rd7") if wide else ("u32", "%r5")
-    text = COPY.format(type=kind, n=register, offset=offset)
+    text = COPY.format(type=kind, n=register, offset=offset).replace(" n)", f" n) {bounds}")
     params = (
         LaunchParam("from", "*fp32", 1 << 40),
         LaunchParam("to", "*fp32", 1 << 50),
-        LaunchParam("n", "i64" if wide else "i32", n),
+        LaunchParam("n", "i64" if wide else "u32", n),
     )
     launch = Launch("copy", (blocks, 1, 1), (1024, 1, 1), params, device="NVIDIA H200")
     found = estimate(parse_ptx(text), launch)
@@ -65,6 +70,47 @@ def test_an_offset_that_wraps_around_is_reported() -> None:
     assert [name for name, _ in found] == ["offset-wraps", "offset-wraps"]
     for _, message in found:
         assert f"in {astray:,} of {astray + inside:,} accesses" in message
+
+
+SCATTER = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scatter(x, y, index, COLUMNS: tl.constexpr):
+    to = tl.load(index + tl.program_id(0)){cast}
+    for start in range(0, COLUMNS, 256):
+        o = start + tl.arange(0, 256)
+        tl.store(y + to * COLUMNS + o, tl.load(x + o))
+"""
+
+
+def scattered(folder: Path, cast: str) -> list[Finding]:
+    """512 rows of 1,024 elements, put at 2,096,896 and on; the offset passes 2^31 from 2^21 on."""
+    path = folder / "scatter.py"
+    path.write_text(SCATTER.format(cast=cast))
+    signature = "*fp32:16, *fp32:16, *i32:16, 1024"
+    compiled = compile_kernel(str(path), signature=signature)
+    pointers = (LaunchParam(name, "*fp32", at << 40) for at, name in enumerate(("x", "y"), 1))
+    params = (*pointers, LaunchParam("index", "*i32", 5 << 40))
+    launch = Launch("scatter", (512, 1, 1), (128, 1, 1), params, device="NVIDIA H200")
+    found = estimate(compiled, launch, assume={"index": "range:2096896:1"})
+    return [finding for finding in found.findings if finding.severity == "error"]
+
+
+def test_a_loaded_index_that_wraps_is_one_error_and_its_advice_removes_it(tmp_path: Path) -> None:
+    (found,) = scattered(tmp_path, "")
+    assert found.id == "offset-wraps"
+    rows = 2096896 + 512 - (1 << 21)
+    assert found.numbers["wrapped"] * 512 == found.numbers["accesses"] * rows
+    assert "cast the loaded index" in found.advice
+    assert scattered(tmp_path, ".to(tl.int64)") == []
+
+
+def test_a_launch_that_does_not_start_stands_first() -> None:
+    found = copied(NARROW, (1 << 21) + 8, (1 << 31) - 5, bounds=".maxntid 512, 1, 1")
+    assert [name for name, _ in found] == ["launch-mismatch", "offset-wraps", "offset-wraps"]
 
 
 def test_an_offset_that_does_not_wrap_is_not() -> None:

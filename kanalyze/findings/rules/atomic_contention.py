@@ -1,4 +1,4 @@
-"""Many atomics on few addresses take turns.
+"""Many atomics on few addresses are serialized.
 
 What it says
 ------------
@@ -34,7 +34,7 @@ Example
 Source
 ------
 CUDA C++ Programming Guide, section "Atomic Functions"; NVIDIA blog, "CUDA Pro Tip: Optimized
-Filtering with Warp-Aggregated Atomics" (2014). The turns of a warp are measured (docs/traffic.md).
+Filtering with Warp-Aggregated Atomics" (2014). What a warp takes is measured (docs/traffic.md).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _finding(
             _ID,
             "warning",
             line,
-            f"{lead}: {decimal(lanes)} lanes of a warp take turns at each{lasts}",
+            f"{lead}: {decimal(lanes)} lanes of a warp are serialized at each{lasts}",
             f"add up what goes to the same address before ({first}), then one atomic for each "
             "warp or block",
             source,
@@ -116,7 +116,7 @@ def _finding(
         _ID,
         "info",
         line,
-        f"{lead}: {decimal(each)} from different warps take turns at each{lasts}",
+        f"{lead}: {decimal(each)} from different warps are serialized at each{lasts}",
         "fewer and longer blocks, or a partial result for each block and a second pass over them",
         source,
         numbers,

@@ -8,9 +8,9 @@ many would do, and a padding or swizzle of the array with which they take fewer.
 Why it is slow
 --------------
 Shared memory has 32 banks of 4 bytes; one wavefront serves one word of each. Lanes that need
-different words of one bank take turns: an n-way conflict takes n wavefronts in the place of one.
-Lanes that need the same word are served together. Accesses of 8 bytes are served by half warps and
-those of 16 bytes by quarter warps, so that contiguous ones have no conflict.
+different words of one bank are served one after another: an n-way conflict takes n wavefronts in
+the place of one. Lanes that need the same word are served together. Accesses of 8 bytes are served
+by half warps and those of 16 bytes by quarter warps, so that contiguous ones have no conflict.
 
 How it is detected
 ------------------
@@ -65,7 +65,7 @@ from kanalyze.traffic.totals import Better, LaunchTotals, ideal
 _ID = "bank-conflicts"
 
 _WORTH = 1.2  # wavefronts over those needed; less is not worth another layout
-_MATTERS = 0.05  # share of the launch's time below which a conflict is no warning
+_MATTERS = 0.05  # share of the launch's time below which a conflict is not a warning
 _TRITONS = 4  # ways: Triton's layouts often conflict in pairs where a tile leaves the kernel
 _FREE = ("contiguous", "all lanes")  # how lanes lie that never conflict
 _UNSEEN_SHAPE = (

@@ -60,7 +60,7 @@ from kanalyze.symbolic.accesses import AccessValue
 _ID = "layout-conversion"
 
 _SHARE = 0.25  # of what a loop moves through shared memory; less is lost in the rest
-_MATTERS = 0.1  # of a launch's time that shared memory needs, below which it is no warning
+_MATTERS = 0.1  # of a launch's time that shared memory needs, below which it is not a warning
 _BITS = {"i1": 8, "bf16": 16}
 _WIDE = 16  # bytes of the widest store
 

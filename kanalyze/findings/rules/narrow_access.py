@@ -15,7 +15,7 @@ Why it is slow
 Each instruction costs an issue slot and a pass through the load/store unit, whatever its width:
 four loads of 4 bytes take four of them, one of 16 bytes takes one. With less than 4 bytes per
 thread a warp asks for less than the 128 bytes of a line, and too few bytes are under way.
-Where the narrow accesses of one thread lie behind one another, each of them also touches every
+Where the narrow accesses of one thread are contiguous, each of them also touches every
 sector that the wide one would: the same sectors are asked for again and again.
 
 How it is detected
@@ -54,7 +54,7 @@ from dataclasses import replace
 
 from kanalyze.findings import access_groups, hint_insertion, hint_removal, replicas, vectorization
 from kanalyze.findings.access_groups import AccessGroup
-from kanalyze.findings.facts import Facts
+from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.findings.vectorization import DIVISIBLE, ONE, WIDEST
 from kanalyze.models import apart
@@ -63,7 +63,6 @@ from kanalyze.results.kernel import Finding, Proof
 _ID = "narrow-access"
 _WORD = 4  # bytes per thread below which a warp asks for less than a line
 _LEAST_LANES = 8
-_ALONE = "there is no source to compile again, only its PTX"
 _TYPES = {1: "uint4", 2: "uint4", 4: "float4", 8: "double2"}  # of 16 bytes, by size of an element
 
 
@@ -193,7 +192,7 @@ def _turned(group: AccessGroup) -> Finding | None:
         "can be wider: the tile is transposed on the way"
     )
     advice = (
-        f"store what {group.pointer} points to the other way round, or use 16-bit elements (tensor "
+        f"store what {group.pointer} points to transposed, or use 16-bit elements (tensor "
         "cores read those in both orders; tf32 and 8-bit operands only with K contiguous)"
     )
     finding = _finding(group, "info", message, advice, group.size, [])
@@ -317,7 +316,7 @@ def _alike_conditions(group: AccessGroup) -> bool:
 def _in_one_thread(
     facts: Facts, narrow: Sequence[AccessGroup], said: set[int]
 ) -> Iterator[Finding]:
-    """Accesses of one thread behind one another, wherever they stand in a block of the code."""
+    """Contiguous accesses of one thread, wherever they stand in a block of the code."""
     beside: dict[tuple[object, ...], list[AccessGroup]] = {}
     for group in narrow:
         access, row = group.members[0]
@@ -344,7 +343,7 @@ def _behind(group: AccessGroup, wide: int, needed: Sequence[str]) -> Finding:
     only = only.replace("4", str(wide // size))
     message = (
         f"{len(group.members)} {group.noun} of {size} B through {group.pointer}, {run} of them "
-        f"behind one another in a thread ({run * size} B): {then} of {wide} B would do{only}{lanes}"
+        f"contiguous in a thread ({run * size} B): {then} of {wide} B would do{only}{lanes}"
     )
     type_ = _TYPES.get(group.element, "a wider type") if wide == WIDEST else "a wider type"
     advice = (
@@ -395,7 +394,7 @@ def _finding(
         _ID, severity, line, message, advice, source,
         {"pointer": group.pointer, "accesses": len(group.members), "bytes_per_thread": group.size,
          "possible_bytes_per_thread": wide, "missing": named or None, "fact": DIVISIBLE},
-        unproven=_ALONE if group.facts.compiled is None else None,
+        unproven=NO_SOURCE if group.facts.compiled is None else None,
     )  # fmt: skip
 
 

@@ -24,9 +24,10 @@ registers) are spilled in a loop and another number of warps or registers avoids
 
 How it is proven
 ----------------
-The kernel is compiled again with more warps, without maxnreg, and with half of each tile; spilled
-bytes and registers before and after are shown, and, for a launch, the simulated time, by which the
-best is chosen. A change that spills less but is slower is not advised.
+The kernel is compiled again with more warps, without maxnreg, and with each tile halved until
+nothing is spilled; spilled bytes and registers before and after are shown, and, for a launch, the
+simulated time, by which the best is chosen. Where all of them spill, one that spills half as much
+is shown. A change that spills less but is slower is not advised.
 
 Example
 -------
@@ -60,6 +61,7 @@ _ID = "register-spill"
 
 _MOST = 255  # registers of a thread, on every architecture since sm_35
 _ONCE = 64  # bytes; up to eight registers saved and fetched once a thread are not worth a word
+_SMALLER = (0.5, 0.25, 0.125)  # of a tile
 _IN_LOOP = 16  # bytes; fewer than four registers an iteration hide behind other instructions
 
 
@@ -88,7 +90,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         "limit on registers",
         local_memory.hottest(accesses) or place,
         numbers | ({"in_loops_bytes": looped} if known else {}),
-        saves=_moved(facts),
+        saves=_moved(facts.in_launch),
         unproven=None if facts.compiled is not None else NO_SOURCE,
     )
 
@@ -125,6 +127,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with more warps, more registers, smaller tiles."""
     if facts.compiled is None:
         return finding
+    facts = facts.in_launch
     best = _best(facts)
     if best is None:
         return replace(
@@ -153,14 +156,40 @@ def _severity(facts: Facts, finding: Finding, best: trials.Trial) -> str:
 
 
 def _best(facts: Facts) -> trials.Trial | None:
-    """The fastest change that spills half as much or less; without a launch, the least spills."""
+    """The fastest change that spills nothing, else one that spills half as much or less.
+
+    Without a launch, the one with the least spills.
+    """
     now = _spilled(facts)
-    for changes in (_other_blocks(facts), resized(facts, (0.5,))):
-        better = list(trials.run(facts, changes, lambda then: 2 * _spilled(then) <= now))
-        better = [t for t in better if trials.faster(facts, t) is not False]
+
+    def nothing(then: Facts) -> bool:
+        return not _spilled(then)
+
+    def half(then: Facts) -> bool:
+        return 2 * _spilled(then) <= now
+
+    for changes, fits in (
+        (_other_blocks(facts), nothing),
+        (_smaller_tiles(facts), nothing),
+        (_other_blocks(facts), half),
+        (resized(facts, (0.5,)), half),
+    ):
+        tries = trials.run(facts, changes, fits)
+        better = [t for t in tries if trials.faster(facts, t) is not False]
         if better:
             return min(better, key=lambda t: (t.time_us or 0.0, _spilled(t.facts)))
     return None
+
+
+def _smaller_tiles(facts: Facts) -> Iterator[Change]:
+    """Each tile halved until nothing is spilled."""
+    done: set[str] = set()
+    for change in resized(facts, _SMALLER):
+        (name,) = change.changes["settings"]
+        other = facts.recompiled(**change.changes) if name not in done else None
+        if isinstance(other, Facts) and not _spilled(other):
+            done.add(name)
+            yield change
 
 
 def _other_blocks(facts: Facts) -> Iterator[Change]:

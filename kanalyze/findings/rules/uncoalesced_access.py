@@ -147,7 +147,7 @@ def _covered(group: AccessGroup, every: Sequence[AccessGroup]) -> float:
 
 
 def _filled(group: AccessGroup) -> int:
-    """How many accesses of a thread that lie behind one another a wide one would be."""
+    """How many accesses of a thread that are contiguous a wide one would be."""
     if group.stride_bytes is None or group.stride_bytes % (group.size * group.run):
         return 1
     most = max(1, min(group.run, WIDEST // group.size))

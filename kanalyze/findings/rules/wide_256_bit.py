@@ -13,7 +13,7 @@ HBM is the limit little is gained.
 
 How it is detected
 ------------------
-PTX for sm_100 or sm_103, of which loads or stores of 16 bytes of one thread lie behind one another
+PTX for sm_100 or sm_103, of which loads or stores of 16 bytes of one thread are contiguous in pairs
 and begin at multiples of 32 bytes, as far as the numbers in the address say (pointers are taken to
 be aligned).
 
@@ -50,7 +50,7 @@ _HALF, _WIDE = 16, 32
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
-    """Accesses of 16 bytes that lie behind one another in pairs."""
+    """Accesses of 16 bytes that are contiguous in pairs."""
     if facts.capability not in _CAPABILITIES:
         return
     every = access_groups.groups(facts)
@@ -82,7 +82,7 @@ def _found(facts: Facts, group: AccessGroup) -> Finding:
         advice = "access a type of 32 bytes (double4_32a, or inline PTX with ld.global.v8.b32)"
     return Finding(
         _ID, "info", line,
-        f"{count} {group.noun} of 16 B through {group.pointer} lie behind one another in pairs: "
+        f"{count} {group.noun} of 16 B through {group.pointer} are contiguous in pairs: "
         f"{-(-count // 2)} of 32 B would do on sm_{facts.capability}",
         f"{advice}; the pointer must then be aligned to 32 B",
         source,
