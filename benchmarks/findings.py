@@ -65,12 +65,12 @@ def sample(id_: str, side: str) -> Path | None:
 
 def pairs() -> dict[str, tuple[Path, Path]]:
     """Both samples of each finding of which both can be launched."""
-    found = {}
+    both_of = {}
     for id_ in catalogue.RULES:
         both = [sample(id_, side) for side in SIDES]
         if id_ not in WRONG and both[0] is not None and both[1] is not None:
-            found[id_] = (both[0], both[1])
-    return found
+            both_of[id_] = (both[0], both[1])
+    return both_of
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -101,15 +101,15 @@ def _benched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
         command = [sys.executable, "-m", "kanalyze", "bench", *map(str, files), "-o", folder]
         subprocess.run(command, check=False)
         records, _ = read_records(folder)
-        found = {}
+        rows = {}
         for record in records:
             place = Path(record.data["target"].partition(".py")[0] + ".py").resolve()
             counters = record.data["counters"] or {}
-            found[place] = {
+            rows[place] = {
                 "device": record.data["device"],
                 "counters": {name: counters.get(metric) for name, metric in METRICS.items()},
             }
-    return {place: _in_us(row) for place, row in found.items()}
+    return {place: _in_us(row) for place, row in rows.items()}
 
 
 def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
@@ -118,14 +118,14 @@ def _launched(files: Sequence[Path]) -> dict[Path, dict[str, Any]]:
     ncu = nsight.find_ncu()
     assert ncu is not None
     device = gpu.local_gpu().device
-    found = {}
+    by_place = {}
     ranges = [_range(file) for file in files]
     rows, _, _ = nsight.count(ncu, ranges, list(METRICS.values()), lambda done: None)
     for index, row in rows.items():
         total = row.total(list(METRICS.values()))
         named = {name: total.get(metric) for name, metric in METRICS.items()}
-        found[files[index]] = _in_us({"device": device, "counters": named})
-    return found
+        by_place[files[index]] = _in_us({"device": device, "counters": named})
+    return by_place
 
 
 def _range(ptx: Path) -> dict[str, Any]:

@@ -37,11 +37,11 @@ def render(
         every: a row for each instruction; else alike ones of a source line share one.
     """
     page = Page(width)
-    _Report(page, traffic, every).show()
+    _TrafficReport(page, traffic, every).show()
     return page.text(color)
 
 
-class _Report:
+class _TrafficReport:
     def __init__(self, page: Page, traffic: doc.Traffic, every: bool):
         self.page = page
         self.traffic = traffic

@@ -210,6 +210,16 @@ class Check:
             unknown=unknown,
         )
 
+    def worst(self, summary: CounterSummary) -> ComparedCounter:
+        """The comparison with the worst error that a summary of all kernels has."""
+        return next(
+            c
+            for launch in self.launches
+            if launch.case == summary.worst_case
+            for c in launch.comparisons
+            if c.counter == summary.counter and abs(c.error_percent or 0) == summary.worst_percent
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON-ready data."""
         return document(self)

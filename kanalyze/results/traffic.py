@@ -38,7 +38,7 @@ def added(numbers: Iterable[int | None]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class PipelineCost:
     """What accesses cost in the memory pipeline, and what follows from it.
 
     ``cost`` is sectors for global accesses and bank wavefronts for shared ones (``unit`` says
@@ -67,7 +67,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessCounts(Cost):
+class AccessCounts(PipelineCost):
     """One memory instruction over the launch.
 
     ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
@@ -94,7 +94,7 @@ class AccessCounts(Cost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRow(Cost):
+class AccessRow(PipelineCost):
     """Accesses of one source line that are alike, added up; ``accesses`` are their indices."""
 
     accesses: tuple[int, ...]
@@ -103,7 +103,7 @@ class AccessRow(Cost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessTotal(Cost):
+class AccessTotal(PipelineCost):
     """All accesses of one kind: "global_load", "bulk_store", "shared_load", …
 
     ``reason`` is why ``ideal_cost`` is not known.

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from kanalyze import schemas
-from kanalyze.devices.table import Fact, LectureComparison
+from kanalyze.devices.table import LectureComparison
 from kanalyze.findings.catalogue import Explanation
 from kanalyze.frontend.ttir import Ttir
 from kanalyze.models.occupancy import Occupancy
@@ -25,8 +25,10 @@ from kanalyze.profiles.names.name import KernelName
 from kanalyze.profiles.readers.event import ProfiledDevice
 from kanalyze.results.check import Check
 from kanalyze.results.comparison import Comparison
+from kanalyze.results.device import DescribedDevice, SharedFit
 from kanalyze.results.kernel import Report, UnknownField
 from kanalyze.results.profile import ProfiledKernel, ProfileReport, ProfileSummary
+from kanalyze.results.resources import ResourcesReport
 from kanalyze.results.traffic import Traffic
 from kanalyze.toolchain.tools import Resources
 
@@ -36,11 +38,13 @@ TYPES: dict[tuple[str, ...], Any] = {
     ("comparison",): Comparison,
     ("compile", "resources"): Resources,
     ("decode",): ProfileReport,
-    ("device", "devices", "capability", "*"): Fact,
+    ("device", "devices"): DescribedDevice,
+    ("device", "fits"): SharedFit,
     ("device", "lecture", "rows"): LectureComparison,
     ("explain", "rules"): Explanation,
     ("occupancy",): Occupancy,
     ("ptx",): Report,
+    ("resources",): ResourcesReport,
     ("traffic",): Traffic,
     ("ttir",): Ttir,
     ("waves", "gemm"): Tiling,
