@@ -550,11 +550,10 @@ class Traffic:
         """The inverse of `to_dict`.
 
         Raises:
-            TypeError: a key is missing or not known.
+            TypeError: a key is missing, or a value has another type.
             ValueError: the data has another schema.
         """
-        traffic: Traffic = from_plain(Traffic, of_schema(data, SCHEMA))
-        return traffic
+        return from_plain(Traffic, of_schema(data, SCHEMA))
 
 
 def _requested(sharing: Sharing | None, sectors: int | None) -> int | None:
