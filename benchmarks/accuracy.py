@@ -73,7 +73,7 @@ def checked() -> str:
 
 
 @cache
-def found() -> Launches:
+def recorded() -> Launches:
     """The launches of the CSV that is there."""
     return launches(lzma.decompress(FOUND.read_bytes()).decode())
 
@@ -117,7 +117,7 @@ def _comparison(row: dict[str, str]) -> doc.ComparedCounter:
 
 def of_source(path: str) -> Launches:
     """The launches of one of the samples."""
-    return [launch for launch in found() if launch.file.startswith(path)]
+    return [launch for launch in recorded() if launch.file.startswith(path)]
 
 
 def reported() -> Launches:
@@ -129,10 +129,10 @@ def table(name: str) -> str:
     """One of the tables, with the line that says what it was made of."""
     return {
         "summary": lambda: (
-            _said(found(), SOURCES) + _exact_rows() + "\n" + _said(of_source(UNSEEN), (UNSEEN,))
+            _said(recorded(), SOURCES) + _exact_rows() + "\n" + _said(of_source(UNSEEN), (UNSEEN,))
             + _estimated_rows()
         ),
-        "exact": lambda: _said(found(), SOURCES) + _exact(found()),
+        "exact": lambda: _said(recorded(), SOURCES) + _exact(recorded()),
         "estimated": lambda: _said(reported(), REPORTED) + _estimated(reported()),
         "unseen": lambda: _said(of_source(UNSEEN), (UNSEEN,)) + _estimated(of_source(UNSEEN)),
         "unfitted": lambda: _both(UNFITTED),
@@ -156,7 +156,7 @@ def _said(some: Launches, arguments: Sequence[str]) -> str:
 
 
 def _exact_rows() -> str:
-    own = {s.counter: s for s in summary.by_counter(found())}
+    own = {s.counter: s for s in summary.by_counter(recorded())}
     rows = [["number", "claim", "compared", "holds", "unknown"], ["---", "---", *["---:"] * 3]]
     for title, counters in EXACT.items():
         some = [own[counter] for counter in counters]

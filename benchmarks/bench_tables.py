@@ -24,9 +24,9 @@ def records() -> dict[str, Record]:
     """The records, by case."""
     with tarfile.open(RECORDS) as archive:
         members = [m for m in archive if m.name.endswith(".json")]
-        found = [json.loads(archive.extractfile(m).read()) for m in members]  # type: ignore[union-attr]
+        loaded = [json.loads(archive.extractfile(m).read()) for m in members]  # type: ignore[union-attr]
     ordered = sorted(
-        found, key=lambda r: (r["target"], r["dtype"] or "", *r["shape"].values(), r["case"])
+        loaded, key=lambda r: (r["target"], r["dtype"] or "", *r["shape"].values(), r["case"])
     )
     return {one["case"]: one for one in ordered}
 
@@ -64,11 +64,11 @@ def rivals(one: Record) -> dict[str, Record]:
     return {rival["provider"]: rival for rival in one["rivals"]}
 
 
-def rows(found: dict[str, Record]) -> str:
+def rows(by_case: dict[str, Record]) -> str:
     """Kernels along rows, beside PyTorch's."""
 
     def lines() -> Iterator[Sequence[str]]:
-        for one in found.values():
+        for one in by_case.values():
             listed = rivals(one)
             if one["target"] not in ("gelu", "softmax", "row_sum") or not listed:
                 continue
@@ -85,11 +85,11 @@ def rows(found: dict[str, Record]) -> str:
     return table(heads, lines())
 
 
-def products(found: dict[str, Record]) -> str:
+def products(by_case: dict[str, Record]) -> str:
     """Matrix products beside cuBLAS."""
 
     def lines() -> Iterator[Sequence[str]]:
-        for one in found.values():
+        for one in by_case.values():
             listed = rivals(one)
             if one["target"] == "matmul_relu" and listed:
                 theirs = listed["relu(a @ b)"]
@@ -103,7 +103,7 @@ def products(found: dict[str, Record]) -> str:
     )
 
 
-def fusion(found: dict[str, Record]) -> str:
+def fusion(by_case: dict[str, Record]) -> str:
     """What fusion saves."""
 
     def lines() -> Iterator[Sequence[str]]:
@@ -111,7 +111,7 @@ def fusion(found: dict[str, Record]) -> str:
             "gelu-fp32-n67108864", "layer_norm_linear_gelu-fp16-M8192-N4096-K1024",
             "layer_norm_linear_gelu-fp16-M65536-N1024-K256",
         ):  # fmt: skip
-            one = found[case]
+            one = by_case[case]
             name = case.split("-")[0]
             yield f"{name} {shape(one)}: one Triton kernel", "1", us(one), *moved(one)
             for provider, rival in rivals(one).items():
@@ -120,13 +120,13 @@ def fusion(found: dict[str, Record]) -> str:
     return table(("what", "launches", "us", "DRAM read MB", "DRAM written MB"), lines())
 
 
-def attention(found: dict[str, Record]) -> str:
+def attention(by_case: dict[str, Record]) -> str:
     """Flash attention against standard attention, over T."""
 
     def lines() -> Iterator[Sequence[str]]:
         chosen = [
             one
-            for one in found.values()
+            for one in by_case.values()
             if one["target"] == "flash_attention" and one["rivals"] and not one["shape"]["causal"]
         ]
         for one in sorted(chosen, key=lambda one: one["shape"]["T"]):
@@ -144,9 +144,9 @@ def attention(found: dict[str, Record]) -> str:
 TILES = {"M": 8192, "N": 8192, "K": 8192}
 
 
-def tiles(found: dict[str, Record]) -> str:
+def tiles(by_case: dict[str, Record]) -> str:
     """The tiles of one matrix product: the fastest ten and the slowest five."""
-    chosen = [o for o in found.values() if o["target"] == "matmul_relu" and o["shape"] == TILES]
+    chosen = [o for o in by_case.values() if o["target"] == "matmul_relu" and o["shape"] == TILES]
     ordered = sorted(chosen, key=lambda one: one["times_cold_ms"]["median"])
 
     def lines() -> Iterator[Sequence[str]]:
@@ -166,14 +166,14 @@ def tiles(found: dict[str, Record]) -> str:
     )
 
 
-def order(found: dict[str, Record]) -> str:
+def order(by_case: dict[str, Record]) -> str:
     """Tiles visited in bands of GROUP_M against plain order."""
 
     def lines() -> Iterator[Sequence[str]]:
-        for one in found.values():
+        for one in by_case.values():
             if one["target"] != "matmul_relu" or not one["case"].endswith("-GROUP_M1"):
                 continue
-            grouped = found.get(one["case"].removesuffix("-GROUP_M1"))
+            grouped = by_case.get(one["case"].removesuffix("-GROUP_M1"))
             if grouped is None:
                 continue
             tile = " x ".join(str(one["constexprs"][f"BLOCK_{d}"]) for d in "MNK")
@@ -187,15 +187,15 @@ def order(found: dict[str, Record]) -> str:
     return table(heads, lines())
 
 
-def naive(found: dict[str, Record]) -> str:
+def naive(by_case: dict[str, Record]) -> str:
     """One thread for one element against tiles."""
     sectors = "l1tex__m_xbar2l1tex_read_sectors.sum"
     requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 
     def lines() -> Iterator[Sequence[str]]:
-        chosen = [o for o in found.values() if o["target"].endswith("naive_matmul.py")]
+        chosen = [o for o in by_case.values() if o["target"].endswith("naive_matmul.py")]
         for one in sorted(chosen, key=lambda one: one["shape"]["M"]):
-            tiled = found[one["case"].replace("naive_matmul", "matmul_relu")]
+            tiled = by_case[one["case"].replace("naive_matmul", "matmul_relu")]
             yield (
                 shape(one), us(one), us(tiled),
                 f"{one['counters'][requests]:,}", f"{tiled['counters'][requests]:,}",
@@ -217,10 +217,10 @@ TABLES: dict[str, Callable[[dict[str, Record]], str]] = {
 
 def filled(document: str) -> str:
     """A document with its tables as the records give them."""
-    found = records()
+    by_case = records()
 
     def replaced(match: re.Match[str]) -> str:
-        return f"<!-- {match[1]} -->\n{TABLES[match[1]](found)}\n<!-- end -->"
+        return f"<!-- {match[1]} -->\n{TABLES[match[1]](by_case)}\n<!-- end -->"
 
     names = "|".join(TABLES)
     return re.sub(rf"<!-- ({names}) -->\n.*?<!-- end -->", replaced, document, flags=re.DOTALL)
@@ -232,9 +232,9 @@ def main() -> None:
     if parser.parse_args().write:
         DOCUMENT.write_text(filled(DOCUMENT.read_text("utf-8")), "utf-8")
         return
-    found = records()
+    by_case = records()
     for name, make in TABLES.items():
-        print(f"## {name}\n\n{make(found)}\n")
+        print(f"## {name}\n\n{make(by_case)}\n")
 
 
 if __name__ == "__main__":

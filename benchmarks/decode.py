@@ -127,12 +127,12 @@ def write_trace(path: Path, events: int, *, compact: bool = False, seed: int = 1
 
 
 def _add(sums: Sums, name: str, duration: float) -> None:
-    found = sums.get(name)
-    if found is None:
+    sums_of = sums.get(name)
+    if sums_of is None:
         sums[name] = [1, duration]
     else:
-        found[0] += 1
-        found[1] += duration
+        sums_of[0] += 1
+        sums_of[1] += duration
 
 
 def _opened(path: Path):  # type: ignore[no-untyped-def]
@@ -278,21 +278,21 @@ def measure(path: Path, repeat: int, quick: bool) -> None:
                 continue
             run = [sys.executable, __file__, "--child", name, "--file", str(path)]
             out = subprocess.run(run, check=True, capture_output=True, text=True)
-            found = json.loads(out.stdout)
-            if "missing" in found:
+            result = json.loads(out.stdout)
+            if "missing" in result:
                 continue
-            if name not in best or found["seconds"] < best[name]["seconds"]:
-                best[name] = found
+            if name not in best or result["seconds"] < best[name]["seconds"]:
+                best[name] = result
     yardstick = best["msgspec, 4-MiB chunks"]
-    for name, found in best.items():
-        same = (found["calls"], round(found["total_us"])) == (
+    for name, result in best.items():
+        same = (result["calls"], round(result["total_us"])) == (
             yardstick["calls"],
             round(yardstick["total_us"]),
         )
-        ratio = found["seconds"] / yardstick["seconds"]
+        ratio = result["seconds"] / yardstick["seconds"]
         print(
-            f"  {name:<24}{found['seconds']:>8.2f} s {ratio:>6.2f} x"
-            f"{found['mib']:>8,.0f} MiB{'' if same else '   other sums!'}"
+            f"  {name:<24}{result['seconds']:>8.2f} s {ratio:>6.2f} x"
+            f"{result['mib']:>8,.0f} MiB{'' if same else '   other sums!'}"
         )
 
 

@@ -81,7 +81,7 @@ def main() -> int:
         for _ in range(2):
             times["ours"].append(stopwatch.measure(ours)[0].median)
             times["theirs"].append(triton.testing.do_bench(theirs, return_mode="median"))
-        a, b = (statistics.mean(found) for found in times.values())
+        a, b = (statistics.mean(measured) for measured in times.values())
         differences.append(a / b - 1)
         numbers = (record["time_ms"]["median"], a, b)
         shown = "".join(f"{1e3 * n:10.1f}" for n in numbers)

@@ -79,12 +79,12 @@ def sample(id_: str, side: str) -> Sample | None:
 
 def pairs() -> dict[str, tuple[Sample, Sample]]:
     """Both samples of each finding of which both can be launched."""
-    found = {}
+    both_of = {}
     for id_ in catalogue.RULES:
         both = [sample(id_, side) for side in SIDES]
         if id_ not in WRONG and both[0] is not None and both[1] is not None:
-            found[id_] = (both[0], both[1])
-    return found
+            both_of[id_] = (both[0], both[1])
+    return both_of
 
 
 # ---------------------------------------------------------------- on a GPU

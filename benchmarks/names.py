@@ -39,10 +39,10 @@ def variants(names: list[str], count: int) -> list[str]:
     """Return ``count`` distinct names: samples whose tile sizes and counters are changed."""
     rng = random.Random(4)
     changeable = [name for name in names if _NUMBER.search(name)]
-    found = set(names)
-    while len(found) < count:
-        found.add(_NUMBER.sub(lambda match: str(8 * rng.randrange(1, 99)), rng.choice(changeable)))
-    return rng.sample(sorted(found), count)
+    made = set(names)
+    while len(made) < count:
+        made.add(_NUMBER.sub(lambda match: str(8 * rng.randrange(1, 99)), rng.choice(changeable)))
+    return rng.sample(sorted(made), count)
 
 
 def seconds_to_import() -> tuple[float, float]:

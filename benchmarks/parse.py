@@ -64,9 +64,9 @@ def triton_file() -> str:
     size = number = 0
     while size < SIZE:
         for text in texts:
-            found = _BODY.search(text)
-            assert found is not None
-            body = found[0].replace(found[1], f"{found[1]}_{number}")
+            match = _BODY.search(text)
+            assert match is not None
+            body = match[0].replace(match[1], f"{match[1]}_{number}")
             parts.append(body.replace("$L__", f"$L__{number}_") + "\n")
             size += len(parts[-1])
             number += 1
@@ -156,10 +156,10 @@ def speeds(name: str, text: str) -> tuple[Speeds, ir.Module]:
     ours = min(read(part, name)[1] for _ in range(5))
     plain = seconds_of_plain(parse_ptx(part, name))
     part_size = len(part) / 1e6
-    found = Speeds(
+    reached = Speeds(
         size / cold, size / best, size / wall, size / bound, part_size / ours, part_size / plain
     )
-    return found, module
+    return reached, module
 
 
 def bind(module: ir.Module) -> None:
@@ -179,9 +179,9 @@ def resident() -> int:
     """
     status = Path("/proc/self/status")
     if status.is_file():
-        found = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text("utf-8"), re.MULTILINE)
-        if found is not None:
-            return int(found[1]) * 1024
+        match = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text("utf-8"), re.MULTILINE)
+        if match is not None:
+            return int(match[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -212,20 +212,20 @@ def memory(text: str) -> tuple[float, float, float]:
 
 def measure(name: str, text: str) -> bool:
     """Print all figures of a text; whether they keep what the parser promises."""
-    found, module = speeds(name, text)
+    reached, module = speeds(name, text)
     reading, binding, process = memory(text)
     statements = sum(len(f.body or ()) for f in module.functions)
     errors = sum(d.severity == "error" for d in module.diagnostics)
-    ratio = found.ours_on_part / found.plain_on_part
+    ratio = reached.ours_on_part / reached.plain_on_part
     print(f"{name}: {len(text) / 1e6:.2f} MB, {statements} statements, {errors} errors")
-    print(f"  read        {found.best:6.1f} MB/s ({found.wall:.1f} by the clock)")
-    print(f"  cold        {found.cold:6.1f} MB/s")
-    print(f"  bound       {found.bound:6.1f} MB/s")
-    print(f"  plain Lark  {found.plain_on_part:6.2f} MB/s on a part: {ratio:.0f} times slower")
+    print(f"  read        {reached.best:6.1f} MB/s ({reached.wall:.1f} by the clock)")
+    print(f"  cold        {reached.cold:6.1f} MB/s")
+    print(f"  bound       {reached.bound:6.1f} MB/s")
+    print(f"  plain Lark  {reached.plain_on_part:6.2f} MB/s on a part: {ratio:.0f} times slower")
     print(
         f"  memory      {reading:6.1f} x the file ({binding:.1f} bound; the process {process:.1f})"
     )
-    good = found.best >= LEAST_SPEED and process < MOST_MEMORY
+    good = reached.best >= LEAST_SPEED and process < MOST_MEMORY
     if not good and len(text) >= SIZE:
         print(f"  NOT KEPT: {LEAST_SPEED:.0f} MB/s, {MOST_MEMORY:.0f} x the file")
     return good or len(text) < SIZE

@@ -108,25 +108,25 @@ def alone(work: Callable[[], Any]) -> dict[str, float | str]:
     if child == 0:
         os.close(reading)
         wall, cpu = time.perf_counter(), time.process_time()
-        found: dict[str, float | str] = {}
+        result: dict[str, float | str] = {}
         try:
             work()
         except KanalyzeError as error:
-            found["error"] = str(error)
+            result["error"] = str(error)
         programs = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found |= {
+        result |= {
             "wall": time.perf_counter() - wall,
             "cpu": time.process_time() - cpu,
             "programs": programs.ru_utime + programs.ru_stime,
             "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
-        os.write(writing, json.dumps(found).encode())
+        os.write(writing, json.dumps(result).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        found = json.loads(pipe.read() or b'{"error": "it died"}')
+        result = json.loads(pipe.read() or b'{"error": "it died"}')
     os.waitpid(child, 0)
-    return found
+    return result
 
 
 def main() -> int:
@@ -140,11 +140,11 @@ def main() -> int:
     print(f"\n{'cpu s':>7} {'clock s':>8} {'programs s':>11} {'peak MB':>8}  launch")
     rows = []
     for name, work in launches(options.records, options.simulate):
-        found = alone(work)
-        if "error" in found:
-            print(f"{'':37}  {name}: {found['error']}")
+        result = alone(work)
+        if "error" in result:
+            print(f"{'':37}  {name}: {result['error']}")
             continue
-        cpu, wall, programs, peak = (float(found[k]) for k in ("cpu", "wall", "programs", "peak"))
+        cpu, wall, programs, peak = (float(result[k]) for k in ("cpu", "wall", "programs", "peak"))
         print(f"{cpu:7.2f} {wall:8.2f} {programs:11.2f} {peak:8.0f}  {name}")
         rows.append((cpu, wall, programs, peak, name))
     slowest, largest = max(rows), max(rows, key=lambda row: row[3])

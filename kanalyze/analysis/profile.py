@@ -43,7 +43,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Profile:
+class CollectedProfile:
     """What was read: the sums by kernel name, the files, and what could not be read.
 
     ``failed``: whether an input that was named, or the rest of one, could not be read.
@@ -71,7 +71,7 @@ def read(
     names_only: bool = False,
     on_error: Callable[[InputError], None] = lambda error: None,
     progress: Progress | None = None,
-) -> Profile:
+) -> CollectedProfile:
     """Read files, the dumps of folders or standard input ("-"), and add names as they are.
 
     Args:
@@ -96,7 +96,7 @@ def read(
                 on_error(part.error)
     for name in map(clean, names):
         kernels.add(Event(name, kind_of(name)))
-    return Profile(kernels, tuple(files), tuple(skipped), failed)
+    return CollectedProfile(kernels, tuple(files), tuple(skipped), failed)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _read_file(
         return _Part((source.name,))
 
 
-def report_on(profile: Profile, view: View = View()) -> ProfileReport:
+def report_on(profile: CollectedProfile, view: View = View()) -> ProfileReport:
     """Report on what was read.
 
     Raises:

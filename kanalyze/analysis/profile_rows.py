@@ -30,29 +30,29 @@ _UNDECIDED = 0.01
 
 
 def row_of(
-    found: KernelTotals, total_us: float | None, unknown: list[UnknownField]
+    kernel: KernelTotals, total_us: float | None, unknown: list[UnknownField]
 ) -> ProfiledKernel:
     """A row; what is not known of it is added to ``unknown``."""
-    time = found.tally.time_us
-    by_time = sorted(found.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
+    time = kernel.tally.time_us
+    by_time = sorted(kernel.launches.items(), key=lambda i: (-i[1][1].total_us, -i[1][1].calls))
     launches = [
         _launch(key[:4], device, tally) for key, (device, tally) in by_time[:SHOWN_LAUNCHES]
     ]
-    problems = _problems(found, unknown)
-    operators = sorted(found.operators.values(), key=lambda o: -o[2].total_us)
+    problems = _problems(kernel, unknown)
+    operators = sorted(kernel.operators.values(), key=lambda o: -o[2].total_us)
     return ProfiledKernel(
-        name=found.name,
-        kind=found.kind,
-        calls=found.tally.calls,
+        name=kernel.name,
+        kind=kernel.kind,
+        calls=kernel.tally.calls,
         total_us=time,
         share=None if time is None or not total_us else time / total_us,
-        tensor_core=found.tensor_core,
+        tensor_core=kernel.tensor_core,
         launches=tuple(
             launch for launch in launches if launch.grid or launch.registers_per_thread is not None
         ),
         problems=tuple(problems),
-        counters={n: value / found.counted[n] for n, value in found.counters.items()},
-        devices=tuple(dict.fromkeys(shown_device(device) for device in found.devices())),
+        counters={n: value / kernel.counted[n] for n, value in kernel.counters.items()},
+        devices=tuple(dict.fromkeys(shown_device(device) for device in kernel.devices())),
         operators=tuple(dict.fromkeys(operator.name for operator, _, _ in operators)),
     )
 
@@ -89,10 +89,10 @@ def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -
     if device.multiprocessors and gx * gy * gz:
         from kanalyze.models.waves import waves as waves_of
 
-        found = waves_of(
+        filled = waves_of(
             blocks=gx * gy * gz, sms=device.multiprocessors, blocks_per_sm=blocks_per_sm
         )
-        waves, idle = found.waves, found.launch_idle_share
+        waves, idle = filled.waves, filled.launch_idle_share
     return ProfiledLaunch(
         launch.grid, launch.block, launch.registers_per_thread, launch.shared_bytes, device,
         launch.calls, launch.total_us, blocks_per_sm, percent / 100, waves, idle,
@@ -108,24 +108,22 @@ def _held(
 
     name = f"sm_{capability[0]}{capability[1]}"
     try:
-        found = occupancy(
-            threads=threads, registers=registers, shared_bytes=shared, capability=name
-        )
+        held = occupancy(threads=threads, registers=registers, shared_bytes=shared, capability=name)
     except KanalyzeError:
         return None
-    return found.blocks_per_sm, found.percent
+    return held.blocks_per_sm, held.percent
 
 
-def _problems(found: KernelTotals, unknown: list[UnknownField]) -> list[MatrixProduct]:
-    if found.name.decoded.get("op") not in MATRIX or found.name.decoded.get("op") == "attention":
+def _problems(kernel: KernelTotals, unknown: list[UnknownField]) -> list[MatrixProduct]:
+    if kernel.name.decoded.get("op") not in MATRIX or kernel.name.decoded.get("op") == "attention":
         return []
     problems = []
-    for operator, device, tally in found.operators.values():
+    for operator, device, tally in kernel.operators.values():
         product = product_of(operator)
         if product is None or not tally.timed or not tally.total_us:
             continue
         rate = product.flops * tally.calls / tally.total_us / 1e6
-        peak = peak_of(device, product.dtype, found.name, found.tensor_core)
+        peak = peak_of(device, product.dtype, kernel.name, kernel.tensor_core)
         if isinstance(peak, Unknown):
             add_unknown(unknown, "kernels[].problems[].peak_share", peak.reason)
         known = None if isinstance(peak, Unknown) else peak

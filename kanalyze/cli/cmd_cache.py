@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from kanalyze.cli import options, output
+from kanalyze.text.numbers import binary
+from kanalyze.text.page import NBSP
+from kanalyze.text.plain import dumps
 from kanalyze.text.safe import escaped
 
 
@@ -35,19 +36,8 @@ def command(clear: bool, format_: str, color: str, file: str | None) -> None:
         "freed_bytes": freed,
     }
     if format_ == "json":
-        text = json.dumps(data, indent=1)
+        text = dumps(data)
     else:
-        text = f"{escaped(str(data['folder']))}\n{_size(cache.size())}"
-        if freed is not None:
-            text += f" left, {_size(freed)} freed"
+        size = binary(cache.size()) + ("" if freed is None else f" left, {binary(freed)} freed")
+        text = f"{escaped(str(data['folder']))}\n{size.replace(NBSP, ' ')}"
     output.deliver(text, file)
-
-
-def _size(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    size, unit = count / 1024, "KiB"
-    for larger in ("MiB", "GiB"):
-        if size >= 1024:
-            size, unit = size / 1024, larger
-    return f"{size:.1f} {unit}"

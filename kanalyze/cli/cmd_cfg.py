@@ -319,7 +319,7 @@ def _function(graph: _Graph) -> dict[str, Any]:
 
 
 def _show(page: Page, graph: _Graph) -> None:
-    from kanalyze.text.page import plural
+    from kanalyze.text.numbers import plural
 
     flow = graph.flow
     counted = [

@@ -13,7 +13,7 @@ from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
     from kanalyze.measured.records.metrics import Metric
-    from kanalyze.measured.records.reader import Record, Skipped
+    from kanalyze.measured.records.reader import Record, SkippedRecord
     from kanalyze.results import check as doc
 
 EXIT_PASSED = 1
@@ -102,7 +102,7 @@ def command(
     return EXIT_PASSED if not all(bound.held for bound in check.bounds) else code
 
 
-def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
+def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[SkippedRecord], bool]:
     """The records, what was left out (already said), and whether a path could not be read."""
     from kanalyze.cli.app import report_error, report_errors
     from kanalyze.errors import InputError
@@ -110,7 +110,7 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[Skipped], bool]:
     from kanalyze.measured.records.reader import read_records
 
     found: list[Record] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedRecord] = []
     failed = False
     for path in paths:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
     from kanalyze.devices.table import Capability, Device, Fact, LectureComparison
+    from kanalyze.results.device import SharedFit
     from kanalyze.text.page import Page
 
 UNITS = {
@@ -83,6 +83,7 @@ def command(
     """
     from kanalyze.devices import table as devices
     from kanalyze.errors import UsageError
+    from kanalyze.results.device import described_device, shared_fit
     from kanalyze.text.page import Page
     from kanalyze.text.plain import dumps
 
@@ -90,7 +91,7 @@ def command(
         raise UsageError("give NAME, --lecture, --measure, --calibrate or --fits, not both")
     to_file = file not in (None, "-")
     page = Page(output.width_for(None, to_file))
-    found: list[devices.Device] = []
+    chosen: list[devices.Device] = []
     lecture = rates = calibrated = fitting = None
     if calibrate:
         from kanalyze.cli import measuring
@@ -104,36 +105,36 @@ def command(
 
         rates = measured(page)
     elif fits is not None:
-        fitting = _fitting(fits)
+        fitting = shared_fit(fits)
         _show_fitting(page, fitting)
     elif compare:
         title, rows = devices.lecture()
-        lecture = {"title": title, "rows": [asdict(row) for row in rows]}
+        lecture = {"title": title, "rows": rows}
         _show_lecture(page, title, rows)
     elif name:
-        found = [devices.device(" ".join(name))]
-        _show_device(page, found[0], devices.sources())
+        chosen = [devices.device(" ".join(name))]
+        _show_device(page, chosen[0], devices.sources())
     else:
-        found = list(devices.devices().values())
-        _show_table(page, found)
+        chosen = list(devices.devices().values())
+        _show_table(page, chosen)
         title, rows = devices.lecture()
         page.blank()
         page.line((f"where {title}, has other numbers ('--lecture': all of its table)", "label"))
         _show_differences(page, rows)
     if format_ == "json":
-        plain = [_plain(device) for device in found]
+        described = [described_device(device) for device in chosen]
         data = {
             "schema": "kanalyze.device/1",
-            "devices": plain,
+            "devices": described,
             "lecture": lecture,
             "measured": rates,
             "calibrated": calibrated,
             "fits": fitting,
             "sources": dict(devices.sources()),
             "unknown": [
-                {"field": f"{one['name']}: {entry['field']}", "reason": entry["reason"]}
-                for one in plain
-                for entry in one["unknown"]
+                {"field": f"{one.name}: {entry.field}", "reason": entry.reason}
+                for one in described
+                for entry in one.unknown
             ],
         }
         output.deliver(dumps(data), file)
@@ -141,79 +142,29 @@ def command(
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
 
 
-def _fitting(shared_bytes: int) -> dict[str, Any]:
-    """Which compute capabilities have room for a block's shared memory."""
-    from kanalyze.devices.table import SHARED_WITHOUT_OPT_IN_BYTES, devices, shared_limits
-
-    return {
-        "shared_bytes": shared_bytes,
-        "opt_in": shared_bytes > SHARED_WITHOUT_OPT_IN_BYTES,
-        "architectures": [
-            {
-                "architecture": name,
-                "limit_bytes": limit.value,
-                "fits": shared_bytes <= limit.value,
-                "source": limit.source,
-                "grade": limit.grade,
-                "devices": [d.name for d in devices().values() if d.capability.name == name],
-            }
-            for name, limit in shared_limits().items()
-        ],
-    }
-
-
-def _show_fitting(page: Page, fitting: Mapping[str, Any]) -> None:
-    needed, rows = fitting["shared_bytes"], fitting["architectures"]
-    count = sum(row["fits"] for row in rows)
+def _show_fitting(page: Page, fitting: SharedFit) -> None:
+    needed, rows = fitting.shared_bytes, fitting.architectures
+    count = sum(row.fits for row in rows)
     page.line(
         (f"{needed} B of shared memory in a block", "title"),
         (f": fits on {count} of {len(rows)} compute capabilities", ""),
     )
     for row in rows:
-        limit = row["limit_bytes"]
-        says = "fits" if row["fits"] else f"does not fit, {needed - limit} B too much"
-        names = [name.removeprefix("NVIDIA ") for name in row["devices"]]
+        limit = row.limit_bytes
+        says = "fits" if row.fits else f"does not fit, {needed - limit} B too much"
+        names = [name.removeprefix("NVIDIA ") for name in row.devices]
         lead = [
-            (f"  {row['architecture']:<8}", "title"),
+            (f"  {row.architecture:<8}", "title"),
             (f"{limit:>7} B  ", ""),
-            (f"{says:<33}", "good" if row["fits"] else "bad"),
+            (f"{says:<33}", "good" if row.fits else "bad"),
         ]
         page.line((", ".join(names) or "-", "dim"), lead=lead)
-    if fitting["opt_in"]:
+    if fitting.opt_in:
         page.line(
             ("  above 49152 B it must be dynamic and opted into ", "dim"),
             ("(cudaFuncAttributeMaxDynamicSharedMemorySize; Triton does so)", "dim"),
             hang=2,
         )
-
-
-def _fact(fact: Fact) -> dict[str, Any]:
-    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
-    return {"value": value, "source": fact.source, "grade": fact.grade, "note": fact.note}
-
-
-def _plain(found: Device) -> dict[str, Any]:
-    from kanalyze.devices.table import DEVICE_FACTS
-
-    return {
-        "name": found.name,
-        "aliases": list(found.aliases),
-        "architecture": found.capability.name,
-        "facts": {k: _fact(found.facts[k]) if k in found.facts else None for k in DEVICE_FACTS},
-        "capability": {k: _fact(f) for k, f in found.capability.facts.items()},
-        "unknown": [{"field": field, "reason": reason} for field, reason in _unknown(found)],
-    }
-
-
-def _unknown(found: Device) -> list[tuple[str, str]]:
-    """What is not known of a GPU and of its compute capability, and why."""
-    from kanalyze.devices.table import CAPABILITY_FACTS, DEVICE_FACTS, NO_SOURCE
-
-    capability = [key for key in CAPABILITY_FACTS if key not in found.capability.facts]
-    return [
-        *((key, found.why_unknown(key) or "") for key in DEVICE_FACTS if key not in found.facts),
-        *((f"capability.{key}", NO_SOURCE) for key in capability),
-    ]
 
 
 def _number(value: Any) -> str:
@@ -243,10 +194,10 @@ _COLUMNS = (
 )
 
 
-def _show_table(page: Page, found: list[Device]) -> None:
+def _show_table(page: Page, devices: list[Device]) -> None:
     head = "".join(f"{title:>{width + 1}}" for title, width, _, _ in _COLUMNS)
     page.line((f"{'device':<30}{'arch':<7}{head}", "label"))
-    for device in found:
+    for device in devices:
         cells = [(f"{device.name:<30}", "title"), (f"{device.capability.name:<7}", "")]
         for _, width, key, factor in _COLUMNS:
             value = getattr(device, key)
@@ -274,30 +225,31 @@ def _show_facts(page: Page, facts: Mapping[str, Fact]) -> None:
         )
 
 
-def _show_device(page: Page, found: Device, sources: Mapping[str, str]) -> None:
+def _show_device(page: Page, device: Device, sources: Mapping[str, str]) -> None:
     from kanalyze.devices.table import DEVICE_FACTS
+    from kanalyze.results.device import unknown_facts
 
-    page.line((found.name, "title"), (f" ({found.capability.name})", ""))
-    _show_facts(page, {k: found.facts[k] for k in DEVICE_FACTS if k in found.facts})
+    page.line((device.name, "title"), (f" ({device.capability.name})", ""))
+    _show_facts(page, {k: device.facts[k] for k in DEVICE_FACTS if k in device.facts})
     page.blank()
-    page.line((f"{found.capability.name}, limits", "title"))
-    _show_facts(page, found.capability.facts)
-    missing = _unknown(found)
+    page.line((f"{device.capability.name}, limits", "title"))
+    _show_facts(page, device.capability.facts)
+    missing = unknown_facts(device)
     if missing:
         page.blank()
         page.line(("unknown", "title"))
-        for key, reason in missing:
-            words = _label(key.removeprefix("capability."))[0]
-            page.line((f"  {words:<26}", "label"), (reason, ""), hang=28)
+        for entry in missing:
+            words = _label(entry.field.removeprefix("capability."))[0]
+            page.line((f"  {words:<26}", "label"), (entry.reason, ""), hang=28)
     page.blank()
     page.line(("sources", "title"))
-    _show_sources(page, found, found.capability, sources)
+    _show_sources(page, device, device.capability, sources)
 
 
 def _show_sources(
-    page: Page, found: Device, capability: Capability, sources: Mapping[str, str]
+    page: Page, device: Device, capability: Capability, sources: Mapping[str, str]
 ) -> None:
-    used = {f.source for f in (*found.facts.values(), *capability.facts.values())}
+    used = {f.source for f in (*device.facts.values(), *capability.facts.values())}
     for short in sorted(used, key=str.lower):
         page.line((f"  {short:<26}", "label"), (sources[short], ""), hang=28)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,7 +34,7 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
 
     chosen = [catalogue.explanation(id_) for id_ in ids or catalogue.RULES]
     if format_ == "json":
-        data = {"schema": "kanalyze.explain/1", "rules": [_plain(r) for r in chosen], "unknown": []}
+        data = {"schema": "kanalyze.explain/1", "rules": chosen, "unknown": []}
         output.deliver(dumps(data), file)
         return
     from kanalyze.text.page import Page
@@ -47,15 +47,6 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
     else:
         _list(page, chosen)
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
-
-
-def _plain(rule: Explanation) -> dict[str, Any]:
-    return {
-        "id": rule.id,
-        "title": rule.title,
-        "commands": list(rule.commands),
-        "sections": dict(rule.sections),
-    }
 
 
 def _list(page: Page, rules: list[Explanation]) -> None:

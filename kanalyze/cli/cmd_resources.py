@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +15,8 @@ from kanalyze.cli import options, output
 from kanalyze.errors import InputError, KanalyzeError, UsageError, system_reason
 
 if TYPE_CHECKING:
-    from kanalyze.toolchain.ptxas_log import Message, Text, Usage
+    from kanalyze.results.resources import FileMessage, FunctionResources
+    from kanalyze.toolchain.ptxas_log import Text
 
 EXIT_PASSED = 1
 _FATAL = ("error", "fatal")
@@ -57,15 +59,17 @@ def command(
       make 2>&1 | kanalyze resources - --max-registers 128 --max-spills 0
     """
     from kanalyze.cli.app import report_error
-    from kanalyze.render import resources_text
+    from kanalyze.results import resources as doc
+    from kanalyze.results.kernel import Skipped
+    from kanalyze.text.plain import dumps
 
     if not files:
         raise UsageError("give a FILE, or - for standard input (see 'kanalyze resources --help')")
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once")
     wanted = _pattern(match)
-    texts: list[tuple[str, Text]] = []
-    skipped: list[dict[str, Any]] = []
+    texts: list[_FileResources] = []
+    skipped: list[Skipped] = []
     code = 0
     for name in files:
         try:
@@ -73,14 +77,13 @@ def command(
         except KanalyzeError as error:
             report_error(error)
             reason = error.message if isinstance(error, InputError) else str(error)
-            skipped.append({"file": name, "line": 0, "reason": reason})
+            skipped.append(Skipped(name, 0, reason))
             code = max(code, error.exit_code)
             continue
         shown = "<stdin>" if name == "-" else name
-        texts.append((shown, _chosen(text, wanted, sort)))
-        skipped += [{"file": shown, "line": u.line, "reason": f"{u.text[:200]}: {u.reason}"}
-                    for u in text.unread]  # fmt: skip
+        texts.append(_chosen(shown, text, wanted, sort))
         for unread in text.unread:
+            skipped.append(Skipped(shown, unread.line, f"{unread.text[:200]}: {unread.reason}"))
             output.say(f"{shown}:{unread.line}: left out: {unread.reason}", "warning")
         for message in text.messages:
             if message.severity in _FATAL:
@@ -89,19 +92,25 @@ def command(
         if not text.usages:
             report_error(InputError(_NOTHING, file=shown))
             code = InputError.exit_code
-    if not any(text.usages for _, text in texts):
+    functions = tuple(function for text in texts for function in text.functions)
+    if not functions:
         if match is not None and code == 0:
             output.say(f"no kernel's name matches '{match}'", "warning")
         if format_ == "text":
             return code
-    usages = [usage for _, text in texts for usage in text.usages]
-    failed = resources_text.failed(usages, max_registers, max_spills)
+    failed = list(doc.failures(functions, max_registers, max_spills))
     if format_ == "json":
-        _json(texts, skipped, failed, file)
+        report = doc.ResourcesReport(
+            kernels=functions,
+            messages=tuple(message for text in texts for message in text.messages),
+            failed=tuple(doc.ResourceFailure(f.name, f.architecture, why) for f, why in failed),
+            skipped=tuple(skipped),
+        )
+        output.deliver(dumps(report), file)
     else:
         _text(texts, width, color, pager, file)
-    for usage, reason in failed:
-        output.say(f"{resources_text.shown_name(usage)}: {reason}", "error")
+    for function, reason in failed:
+        output.say(f"{function.shown_name}: {reason}", "error")
     return code or (EXIT_PASSED if failed else 0)
 
 
@@ -118,26 +127,34 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--match '{match}' is no regular expression: {error}") from None
 
 
-def _chosen(text: Text, wanted: re.Pattern[str] | None, sort: str) -> Text:
-    """The functions asked for, in the order asked for."""
-    from dataclasses import replace
+@dataclass(frozen=True)
+class _FileResources:
+    """The functions of one file, and what else it says."""
 
-    from kanalyze.render.resources_text import shown_name, spilled
+    file: str
+    functions: tuple[FunctionResources, ...]
+    messages: tuple[FileMessage, ...]
+
+
+def _chosen(file: str, text: Text, wanted: re.Pattern[str] | None, sort: str) -> _FileResources:
+    """The functions asked for, in the order asked for."""
+    from kanalyze.results.resources import file_message, function_resources
 
     chosen = [
-        u
-        for u in text.usages
-        if wanted is None or wanted.search(u.name) or wanted.search(shown_name(u))
+        function
+        for function in (function_resources(file, usage) for usage in text.usages)
+        if wanted is None or wanted.search(function.name) or wanted.search(function.shown_name)
     ]
     if sort != "file":
-        values: dict[str, Callable[[Usage], int | None]] = {
-            "registers": lambda usage: usage.registers,
-            "spills": spilled,
-            "stack": lambda usage: usage.local_memory_bytes,
-            "shared": lambda usage: usage.shared_bytes,
+        values: dict[str, Callable[[FunctionResources], int | None]] = {
+            "registers": lambda function: function.registers,
+            "spills": lambda function: function.spill_bytes,
+            "stack": lambda function: function.local_memory_bytes,
+            "shared": lambda function: function.shared_bytes,
         }
-        chosen.sort(key=lambda usage: -(values[sort](usage) or 0))
-    return replace(text, usages=tuple(chosen))
+        chosen.sort(key=lambda function: -(values[sort](function) or 0))
+    messages = tuple(file_message(file, message) for message in text.messages)
+    return _FileResources(file, tuple(chosen), messages)
 
 
 def _read(name: str) -> Text:
@@ -173,87 +190,15 @@ def _read(name: str) -> Text:
 
 
 def _text(
-    texts: list[tuple[str, Text]], width: int | None, color: str, pager: bool, file: str | None
+    texts: list[_FileResources], width: int | None, color: str, pager: bool, file: str | None
 ) -> None:
-    from kanalyze.render.resources_text import show, shown_name, unknown
+    from kanalyze.render.resources_text import show
     from kanalyze.text.page import Page
 
     to_file = file not in (None, "-")
     page = Page(output.width_for(width, to_file))
-    for name, text in texts:
-        if not text.usages:
-            continue
-        page.blank()
-        show(page, name, text.usages)
-        for message in text.messages:
-            page.line((f"  {message.severity}: {message.text}", "dim"),
-                      (f"  (line {message.line})", "dim"), hang=4)  # fmt: skip
-        for usage in text.usages:
-            for field, reason in unknown(usage):
-                if field == "shared_bytes":
-                    page.line((f"  {shown_name(usage)}: {field}: {reason}", "warn"), hang=4)
+    for text in texts:
+        if text.functions:
+            page.blank()
+            show(page, text.file, text.functions, text.messages)
     output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file, pager)
-
-
-def _json(
-    texts: list[tuple[str, Text]],
-    skipped: list[dict[str, Any]],
-    failed: list[tuple[Usage, str]],
-    file: str | None,
-) -> None:
-    from kanalyze.render.resources_text import unknown
-    from kanalyze.text.plain import dumps
-
-    rows = [(name, usage) for name, text in texts for usage in text.usages]
-    data = {
-        "schema": "kanalyze.resources/1",
-        "kernels": [_plain(name, usage) for name, usage in rows],
-        "messages": [
-            {"file": name, **_message(message)} for name, text in texts for message in text.messages
-        ],
-        "failed": [
-            {"name": usage.name, "architecture": usage.architecture, "reason": reason}
-            for usage, reason in failed
-        ],
-        "skipped": skipped,
-        "unknown": [
-            {"field": f"{usage.name}: {field}", "reason": reason}
-            for _, usage in rows
-            for field, reason in unknown(usage)
-        ],
-    }
-    output.deliver(dumps(data), file)
-
-
-def _message(message: Message) -> dict[str, Any]:
-    return {"line": message.line, "severity": message.severity, "text": message.text}
-
-
-def _plain(name: str, usage: Usage) -> dict[str, Any]:
-    from kanalyze.render.resources_text import notes, shown_name
-
-    return {
-        "file": name,
-        "line": usage.line,
-        "name": usage.name,
-        "demangled": shown if (shown := shown_name(usage)) != usage.name else None,
-        "kernel": usage.kernel,
-        "tool": usage.tool,
-        "architecture": usage.architecture,
-        "registers": usage.registers,
-        "spill_store_bytes": usage.spill_store_bytes,
-        "spill_load_bytes": usage.spill_load_bytes,
-        "stack_bytes": usage.stack_bytes,
-        "cumulative_stack_bytes": usage.cumulative_stack_bytes,
-        "local_bytes": usage.local_bytes,
-        "shared_bytes": usage.shared_bytes,
-        "barriers": usage.barriers,
-        "constant_bytes": {str(bank): size for bank, size in usage.constant_bytes},
-        "textures": usage.textures,
-        "surfaces": usage.surfaces,
-        "samplers": usage.samplers,
-        "compile_time_us": None if usage.compile_ms is None else round(usage.compile_ms * 1000, 3),
-        "times": usage.times,
-        "notes": list(notes(usage)),
-        "messages": [_message(message) for message in usage.messages],
-    }

@@ -104,7 +104,7 @@ def _extents(text: str, option: str) -> list[int]:
 
 
 def _show(page: Page, result: Waves, name: str | None, product: Tiling | None) -> None:
-    from kanalyze.text.page import plural
+    from kanalyze.text.numbers import plural
 
     where = f"{name}, " if name else ""
     what = plural(result.blocks, "block")
@@ -149,7 +149,7 @@ def _show(page: Page, result: Waves, name: str | None, product: Tiling | None) -
 
 def _show_product(page: Page, product: Tiling) -> None:
     """What both kinds of quantisation cost together, why, and sizes near by that cost less."""
-    from kanalyze.text.page import plural
+    from kanalyze.text.numbers import plural
 
     page.line(
         ("  together    ", "label"),

@@ -140,26 +140,26 @@ def sources() -> Mapping[str, str]:
 
 
 def _facts(section: Mapping[str, Any], known: tuple[str, ...], where: str) -> dict[str, Fact]:
-    found = {}
+    facts = {}
     for key, entry in section.items():
         if key not in known or entry["source"] not in sources():
             raise ValueError(f"{_FILE.name}: {where}: {key}: unknown key or source")
         value = entry["value"]
         value = tuple(value) if isinstance(value, list) else value
-        found[key] = Fact(value, entry["source"], entry["grade"], entry.get("note", ""))
-    return found
+        facts[key] = Fact(value, entry["source"], entry["grade"], entry.get("note", ""))
+    return facts
 
 
 @cache
 def capabilities() -> Mapping[str, Capability]:
     """All compute capabilities, by name (``sm_90``)."""
-    found = {}
+    known = {}
     for name, section in _toml()["capability"].items():
         facts = _facts(section, CAPABILITY_FACTS, name)
         values: dict[str, Any] = dict.fromkeys(_OPTIONAL)
         values |= {k: facts[k].value for k in CAPABILITY_FACTS if k not in _OPTIONAL or k in facts}
-        found[name] = Capability(name=name, facts=MappingProxyType(facts), **values)
-    return MappingProxyType(found)
+        known[name] = Capability(name=name, facts=MappingProxyType(facts), **values)
+    return MappingProxyType(known)
 
 
 SHARED_WITHOUT_OPT_IN_BYTES = 49152
@@ -170,15 +170,15 @@ SHARED_WITHOUT_OPT_IN_BYTES = 49152
 def shared_limits() -> Mapping[str, Fact]:
     """The most shared memory of a block in bytes, opted into, by compute capability (``sm_86``)."""
     older = _toml()["shared_per_block_bytes"]
-    found = _facts(older, tuple(older), "shared_per_block_bytes")
-    found |= {n: c.facts["shared_per_block_bytes"] for n, c in capabilities().items()}
-    return MappingProxyType(found)
+    limits = _facts(older, tuple(older), "shared_per_block_bytes")
+    limits |= {n: c.facts["shared_per_block_bytes"] for n, c in capabilities().items()}
+    return MappingProxyType(limits)
 
 
 @cache
 def devices() -> Mapping[str, Device]:
     """All GPUs, by name, in the order of the table."""
-    found = {}
+    known = {}
     for name, section in _toml()["device"].items():
         rest = dict(section)
         own = capabilities()[rest.pop("capability")]
@@ -186,7 +186,7 @@ def devices() -> Mapping[str, Device]:
         reasons = rest.pop("unknown", {})
         facts = _facts(rest, DEVICE_FACTS, name)
         values = {key: facts[key].value if key in facts else None for key in DEVICE_FACTS}
-        found[name] = Device(
+        known[name] = Device(
             name=name,
             aliases=aliases,
             capability=own,
@@ -194,7 +194,7 @@ def devices() -> Mapping[str, Device]:
             reasons=MappingProxyType(reasons),
             **values,
         )
-    return MappingProxyType(found)
+    return MappingProxyType(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,25 +217,25 @@ class LectureComparison:
 def lecture() -> tuple[str, tuple[LectureComparison, ...]]:
     """The title of the lecture whose table of accelerators is compared with, and its numbers."""
     table = _toml()["lecture"]
-    found = []
+    compared = []
     for quantity, cells in table["rows"].items():
         for name, (low, high) in zip(table["devices"], cells, strict=True):
             value, how = _reckoned(quantity, devices()[name])
             slack = 0.1 if high < 10 else 0.05
             differs = value is not None and not low * (1 - slack) <= value <= high * (1 + slack)
-            found.append(LectureComparison(quantity, name, low, high, value, how, differs))
-    return table["title"], tuple(found)
+            compared.append(LectureComparison(quantity, name, low, high, value, how, differs))
+    return table["title"], tuple(compared)
 
 
-def _reckoned(quantity: str, found: Device) -> tuple[float | None, str]:
+def _reckoned(quantity: str, gpu: Device) -> tuple[float | None, str]:
     """Our number in the lecture's unit, and how it comes about."""
-    cap, sms, clock = found.capability, found.sms or 0, (found.clock_max_mhz or 0) / 1e6
+    cap, sms, clock = gpu.capability, gpu.sms or 0, (gpu.clock_max_mhz or 0) / 1e6
     ways: dict[str, tuple[float | None, float, str]] = {
-        "sms": (found.sms, 1, ""),
+        "sms": (gpu.sms, 1, ""),
         "registers_kib_per_sm": (cap.registers_per_sm, 4 / 1024, "4 B a register"),
         "l1_shared_kib_per_sm": (cap.l1_shared_bytes_per_sm, 1 / 1024, ""),
-        "l2_mib": (found.l2_bytes, 2**-20, ""),
-        "dram_nominal_gb": (found.dram_nominal_gb, 1, ""),
+        "l2_mib": (gpu.l2_bytes, 2**-20, ""),
+        "dram_nominal_gb": (gpu.dram_nominal_gb, 1, ""),
         "registers_tb_per_s": (
             cap.fp32_lanes_per_sm,
             3 * 4 * sms * clock,
@@ -246,8 +246,8 @@ def _reckoned(quantity: str, found: Device) -> tuple[float | None, str]:
             sms * clock,
             "reckoned: 32 banks x 4 B x SMs x highest clock",
         ),
-        "l2_tb_per_s": (found.l2_measured_gb_per_s, 1e-3, "measured"),
-        "dram_tb_per_s": (found.dram_gb_per_s, 1e-3, ""),
+        "l2_tb_per_s": (gpu.l2_measured_gb_per_s, 1e-3, "measured"),
+        "dram_tb_per_s": (gpu.dram_gb_per_s, 1e-3, ""),
     }
     value, factor, how = ways[quantity]
     known = value is not None and factor > 0
@@ -279,9 +279,9 @@ def device(name: str) -> Device:
     """
     wanted = _words(name)
     joined = "".join(wanted)
-    for found in devices().values():
-        if joined in {"".join(_words(n)) for n in (found.name, *found.aliases)}:
-            return found
+    for gpu in devices().values():
+        if joined in {"".join(_words(n)) for n in (gpu.name, *gpu.aliases)}:
+            return gpu
     matches = [d for d in devices().values() if wanted and _fits(frozenset(wanted), d)]
     if len(matches) == 1:
         return matches[0]
@@ -301,9 +301,9 @@ def _near(name: str, names: list[str]) -> str:
     return message
 
 
-def _fits(wanted: frozenset[str], found: Device) -> bool:
+def _fits(wanted: frozenset[str], gpu: Device) -> bool:
     """Whether each word asked for is one of a name, the model (its first word) among them."""
-    for name in (found.name, *found.aliases):
+    for name in (gpu.name, *gpu.aliases):
         words = _words(name)
         if words[0] in wanted and wanted <= frozenset(words):
             return words[0] != "rtx" or set(words[1:3]) <= wanted or words[1] in wanted

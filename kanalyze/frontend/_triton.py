@@ -38,7 +38,7 @@ _lock = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class TritonKernel:
     """A ``@triton.jit`` function with what its decorators add.
 
     Attributes:
@@ -159,7 +159,7 @@ def _innermost(value: Any) -> Any:
     return value
 
 
-def unwrap(name: str, value: Any) -> Kernel:
+def unwrap(name: str, value: Any) -> TritonKernel:
     """Return a kernel with what ``@triton.autotune`` and ``@triton.heuristics`` add to it."""
     from triton.runtime.autotuner import Autotuner, Heuristics
 
@@ -199,12 +199,12 @@ def unwrap(name: str, value: Any) -> Kernel:
         for p in value.params
     )
     file = Path(value.fn.__code__.co_filename)
-    return Kernel(
+    return TritonKernel(
         value, name, file, line, parameters, config, options, configs, heuristics
     )  # fmt: skip
 
 
-def kernel_of(value: Any) -> Kernel:
+def kernel_of(value: Any) -> TritonKernel:
     """Return the kernel that a ``@triton.jit`` object is.
 
     Raises:
@@ -219,7 +219,7 @@ def kernel_of(value: Any) -> Kernel:
     return unwrap(_innermost(value).fn.__name__, value)
 
 
-def pick(module: ModuleType, path: Path, function: str | None) -> Kernel:
+def pick(module: ModuleType, path: Path, function: str | None) -> TritonKernel:
     """Return a module's kernel of that name, or its only one for None.
 
     Raises:
@@ -254,7 +254,7 @@ class Output:
 
 
 def compile_source(
-    kernel: Kernel,
+    kernel: TritonKernel,
     signature: Mapping[str, str],
     constexprs: Mapping[str, Any],
     divisible: Mapping[str, bool],
@@ -401,7 +401,7 @@ def _captured(said: _Said) -> Iterator[None]:
 
 
 def _translated(
-    error: BaseException, said: _Said, kernel: Kernel, capability: int
+    error: BaseException, said: _Said, kernel: TritonKernel, capability: int
 ) -> KanalyzeError:
     from triton.compiler.errors import CompilationError
 
@@ -441,7 +441,7 @@ def _in_user_code(file: Path) -> bool:
     return not file.is_relative_to(triton_folder) and file.exists()
 
 
-def _front_end(error: BaseException, kernel: Kernel) -> InputError:
+def _front_end(error: BaseException, kernel: TritonKernel) -> InputError:
     """Translate a CompilationError: place of the innermost user's line, the innermost reason."""
     spot, reason = kernel.spot(), ""
     link: BaseException | None = error
@@ -463,7 +463,7 @@ def _front_end(error: BaseException, kernel: Kernel) -> InputError:
     return InputError(reason or type(error).__name__, spot)
 
 
-def _spot_in(source: str, node: Any, kernel: Kernel) -> SourceSpot | None:
+def _spot_in(source: str, node: Any, kernel: TritonKernel) -> SourceSpot | None:
     """Return the place of an AST node of a jitted function, if that is in the user's files."""
     for function in _jitted(kernel):
         if function.src != source:
@@ -483,7 +483,7 @@ def _spot_in(source: str, node: Any, kernel: Kernel) -> SourceSpot | None:
     return None
 
 
-def _jitted(kernel: Kernel) -> list[Any]:
+def _jitted(kernel: TritonKernel) -> list[Any]:
     """Return the kernel's function and every jitted function reachable through its globals."""
     found: list[Any] = []
     queue = [kernel.function]
@@ -505,7 +505,7 @@ def _jitted(kernel: Kernel) -> list[Any]:
     return found
 
 
-def _ptxas(text: str, printed: str, kernel: Kernel, capability: int) -> KanalyzeError:
+def _ptxas(text: str, printed: str, kernel: TritonKernel, capability: int) -> KanalyzeError:
     """Translate ptxas's complaint; the PTX that Triton printed leads to the user's line."""
     found = re.findall(r"^ptxas\S*[^\n]*?\b(?:error|fatal)\s*:\s*(.+)$", text, re.MULTILINE)
     complaint = found[0].strip() if found else user_file.short(text)

@@ -378,7 +378,7 @@ class _Request:
 def _planned(
     description: KernelFile,
     module: ModuleType,
-    kernel: _triton.Kernel,
+    kernel: _triton.TritonKernel,
     given: Mapping[str, object],
     dtype: str | None,
     signature: str | None,
@@ -425,7 +425,9 @@ def _plain(value: object) -> str | int:
     return str(value)
 
 
-def _signed(kernel: _triton.Kernel, given: Mapping[str, object], signature: str | None) -> _Request:
+def _signed(
+    kernel: _triton.TritonKernel, given: Mapping[str, object], signature: str | None
+) -> _Request:
     """Make a request from a signature, settings, decorators and defaults, in this order."""
     names = [parameter.name for parameter in kernel.parameters]
     for name in given:
@@ -461,7 +463,7 @@ def _signed(kernel: _triton.Kernel, given: Mapping[str, object], signature: str 
     return request
 
 
-def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
+def _apply_heuristics(kernel: _triton.TritonKernel, request: _Request) -> None:
     """Evaluate ``@triton.heuristics`` for what is not given, with what is known."""
     for name, function in kernel.heuristics.items():
         if name in request.arguments:
@@ -486,7 +488,7 @@ def _apply_heuristics(kernel: _triton.Kernel, request: _Request) -> None:
         request.notes.append(f"heuristics: {name}={value!r}")
 
 
-def _told(kernel: _triton.Kernel, request: _Request, facts: Mapping[str, str]) -> None:
+def _told(kernel: _triton.TritonKernel, request: _Request, facts: Mapping[str, str]) -> None:
     """Put facts on arguments in place of what their values say."""
     for name, fact in facts.items():
         argument = request.arguments.get(name)
@@ -502,7 +504,7 @@ def _told(kernel: _triton.Kernel, request: _Request, facts: Mapping[str, str]) -
 
 
 def _compiled(
-    kernel: _triton.Kernel,
+    kernel: _triton.TritonKernel,
     request: _Request,
     options: Mapping[str, Any],
     capability: int,
@@ -591,7 +593,7 @@ def _check_options(options: Mapping[str, object]) -> None:
 def _check_limits(
     metadata: Mapping[str, Any],
     capability: int,
-    kernel: _triton.Kernel,
+    kernel: _triton.TritonKernel,
     with_stages: Callable[[int], int | None],
 ) -> None:
     """Raise what Triton's launcher would raise on the device (``OutOfResources``).

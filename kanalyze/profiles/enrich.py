@@ -106,11 +106,11 @@ def _enriched(raw: bytes, looks: Any) -> bytes | None:
     if not isinstance(cat, str) or cat not in _CATEGORIES or not isinstance(name, str):
         return None
     fields = _fields(name)
-    found = _ARGS.search(raw)
-    if found is None:
+    match = _ARGS.search(raw)
+    if match is None:
         return raw[: raw.rindex(b"}")].rstrip() + b', "args": {' + fields + b"}}"
-    place = found.start(1)
-    return raw[:place] + fields + (b"" if found[1] else b", ") + raw[place:]
+    place = match.start(1)
+    return raw[:place] + fields + (b"" if match[1] else b", ") + raw[place:]
 
 
 @lru_cache(maxsize=4096)

@@ -50,11 +50,11 @@ def _table(device: str, field: str) -> Peak | Unknown:
     from kanalyze.devices import table as devices
 
     try:
-        found = devices.device(device)
+        gpu = devices.device(device)
     except KanalyzeError as error:
         return Unknown(str(error))
-    value = getattr(found, field)
+    value = getattr(gpu, field)
     if value is None:
-        return Unknown(f"{found.name}: {field}: {found.why_unknown(field)}")
-    fact = found.facts[field]
+        return Unknown(f"{gpu.name}: {field}: {gpu.why_unknown(field)}")
+    fact = gpu.facts[field]
     return float(value), devices.sources().get(fact.source, fact.source)

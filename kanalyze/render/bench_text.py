@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kanalyze.text.numbers import size, whole_percent
-from kanalyze.text.page import NBSP, Page, plural
+from kanalyze.text.numbers import plural, size, whole_percent
+from kanalyze.text.page import NBSP, Page
 
 _COLUMNS = (
     ("cold us", 9), ("warm us", 9), ("TFLOP/s", 8), ("GB/s", 6), ("peak", 6), ("occ.", 6),

@@ -18,7 +18,7 @@ _MARKERS = "o^sDv"
 
 def points(check: doc.Check) -> dict[str, list[tuple[str, float, float]]]:
     """Counter to (kernel, measured, estimated); what is not above 0 has no place on these axes."""
-    found: dict[str, list[tuple[str, float, float]]] = {}
+    by_counter: dict[str, list[tuple[str, float, float]]] = {}
     for launch in check.launches:
         for c in launch.comparisons:
             if (
@@ -26,8 +26,8 @@ def points(check: doc.Check) -> dict[str, list[tuple[str, float, float]]]:
                 and c.measured is not None
                 and min(c.estimate, c.measured) > 0
             ):
-                found.setdefault(c.counter, []).append((launch.kernel, c.measured, c.estimate))
-    return found
+                by_counter.setdefault(c.counter, []).append((launch.kernel, c.measured, c.estimate))
+    return by_counter
 
 
 def plot(check: doc.Check, file: str) -> None:
@@ -36,17 +36,17 @@ def plot(check: doc.Check, file: str) -> None:
     Raises:
         InputError: there is nothing to plot, or the file cannot be written.
     """
-    found = points(check)
-    if not found:
+    by_counter = points(check)
+    if not by_counter:
         raise InputError("nothing to plot: no number is both estimated and measured", file=file)
     kernels = list(dict.fromkeys(launch.kernel for launch in check.launches))
     units = {c.counter: c.unit for launch in check.launches for c in launch.comparisons}
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
+    columns = min(_COLUMNS, len(by_counter))
+    rows = math.ceil(len(by_counter) / columns)
 
     def draw(figure: Any) -> None:
         handles: dict[str, Any] = {}
-        for index, (counter, some) in enumerate(found.items()):
+        for index, (counter, some) in enumerate(by_counter.items()):
             axes = figure.add_subplot(rows, columns, index + 1)
             _panel(axes, counter, units[counter], some, kernels, handles)
         names = [k for k in kernels if k in handles][:_MOST_LEGEND]

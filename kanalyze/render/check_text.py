@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kanalyze.results import check as doc
-from kanalyze.text.numbers import share_of_all
-from kanalyze.text.page import Page, plural
+from kanalyze.text.numbers import figure, plural, share_of_all
+from kanalyze.text.page import Page
 from kanalyze.text.table import Columns
 
 MOST_LINES = 20
@@ -96,14 +96,14 @@ def _counted(page: Page, check: doc.Check) -> None:
 
 
 def _estimates(page: Page, check: doc.Check) -> None:
-    found = [s for s in check.by_counter if s.kind == "estimate"]
-    if not found:
+    summaries = [s for s in check.by_counter if s.kind == "estimate"]
+    if not summaries:
         return
     page.blank()
     heads = [_TITLES["estimate"], "compared", "median", "mean", "90 %", "worst", "≤ 1 %", "≤ 5 %",
              "≤ 10 %", "in interval", "unknown"]  # fmt: skip
-    table(page, heads, [_estimate_row(s) for s in found])
-    for s in found:
+    table(page, heads, [_estimate_row(s) for s in summaries])
+    for s in summaries:
         if s.off_zero:
             page.line(
                 (f"{s.counter}: {plural(s.off_zero, 'launch')} measured 0 and estimated another "
@@ -178,43 +178,36 @@ def _differences(page: Page, check: doc.Check) -> None:
         page.blank()
         page.line(("worst", "title"))
     for s in worst:
-        c = next(
-            c
-            for launch in check.launches
-            if launch.case == s.worst_case
-            for c in launch.comparisons
-            if c.counter == s.counter and abs(c.error_percent or 0) == s.worst_percent
-        )
-        page.line((f"  {s.worst_case}: ", ""), (_words(c), ""), hang=4)
+        page.line((f"  {s.worst_case}: ", ""), (_words(check.worst(s)), ""), hang=4)
 
 
 def _words(c: doc.ComparedCounter) -> str:
-    text = f"{c.counter}: {_value(c.estimate)} {c.unit} estimated, {_value(c.measured)} measured"
+    text = f"{c.counter}: {figure(c.estimate)} {c.unit} estimated, {figure(c.measured)} measured"
     if c.error_percent is not None:
         text += f" ({_signed(c)})"
     if c.interval is not None:
-        text += f", interval {_value(c.interval[0])} to {_value(c.interval[-1])}"
+        text += f", interval {figure(c.interval[0])} to {figure(c.interval[-1])}"
     return text
 
 
 def _unknown(page: Page, check: doc.Check) -> None:
     """Reasons, each once, with the counters and launches that it is about."""
-    found: dict[doc.Reason, list[str]] = {}
+    counters_of: dict[doc.Reason, list[str]] = {}
     for s in check.by_counter:
         for reason in s.reasons:
-            found.setdefault(reason, []).append(s.counter)
-    if not found:
+            counters_of.setdefault(reason, []).append(s.counter)
+    if not counters_of:
         return
     page.blank()
     page.line(("unknown", "title"))
-    for reason, counters in list(found.items())[:MOST_LINES]:
+    for reason, counters in list(counters_of.items())[:MOST_LINES]:
         cases = f" ({_cases(reason.cases)})" if len(reason.cases) < len(check.launches) else ""
         page.line(
             (f"  {', '.join(counters)}: {plural(reason.launches, 'launch')}{cases}: ", ""),
             (reason.reason, "dim"),
             hang=4,
         )
-    _more(page, len(found))
+    _more(page, len(counters_of))
 
 
 def _cases(cases: Sequence[str]) -> str:
@@ -232,13 +225,13 @@ def _bounds(page: Page, check: doc.Check) -> None:
         page.blank()
         page.line(("bounds (--max-error)", "title"))
     for bound in check.bounds:
-        found = (
+        reached = (
             "nothing to compare" if bound.found_percent is None else _percent(bound.found_percent)
         )
         verdict = "holds" if bound.held else "PASSED"
         page.line(
             (f"  {bound.counter}, {bound.statistic}: ", ""),
-            (f"{found}, at most {bound.percent:g} %: ", ""),
+            (f"{reached}, at most {bound.percent:g} %: ", ""),
             (verdict, "good" if bound.held else "bad"),
         )
 
@@ -249,7 +242,14 @@ def _launches(page: Page, check: doc.Check) -> None:
         facts = [launch.kernel, launch.dtype, launch.device, launch.purpose, launch.file]
         page.line((launch.case, "title"), (": " + ", ".join(f for f in facts if f), "dim"), hang=4)
         rows = [
-            [f"  {c.counter}", _value(c.estimate), _value(c.measured), c.unit, _signed(c), c.result]
+            [
+                f"  {c.counter}",
+                figure(c.estimate),
+                figure(c.measured),
+                c.unit,
+                _signed(c),
+                c.result,
+            ]
             for c in launch.comparisons
             if c.result != doc.NOT_MEASURED or c.estimate is not None
         ]
@@ -270,12 +270,6 @@ def _style(result: str) -> str:
 
 
 # ---------------------------------------------------------------- numbers
-
-
-def _value(value: float | None) -> str:
-    if value is None:
-        return "?"
-    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:,.4g}"
 
 
 def _number(value: float) -> str:

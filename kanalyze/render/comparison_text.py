@@ -55,11 +55,11 @@ def render(comparison: doc.Comparison, *, width: int = 100, color: bool = False)
         color: whether to use ANSI colours.
     """
     page = Page(width)
-    _Report(page, comparison).show()
+    _ComparisonReport(page, comparison).show()
     return page.text(color)
 
 
-class _Report:
+class _ComparisonReport:
     def __init__(self, page: Page, comparison: doc.Comparison):
         self.page = page
         self.comparison = comparison

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from kanalyze.models.counts import AccessClass
 from kanalyze.render import findings_text, listing_text, sass_text
 from kanalyze.results import kernel as doc
-from kanalyze.text.page import NBSP, Page, Segment, plural
+from kanalyze.text.numbers import plural
+from kanalyze.text.page import NBSP, Page, Segment
 
 _STATIC = "Counts are static: instructions in the listing, not executions."
 _MNEMONIC = {

@@ -18,7 +18,7 @@ from kanalyze.results.profile import (
     ProfileFinding,
     ProfileReport,
 )
-from kanalyze.text.numbers import duration, launches, size, tenth_percent
+from kanalyze.text.numbers import duration, launches, share_of_all, size, tenth_percent
 from kanalyze.text.page import NBSP, Page
 from kanalyze.text.safe import escaped
 
@@ -245,7 +245,7 @@ def _launch_text(launch: ProfiledLaunch) -> str:
     if launch.shared_bytes:
         parts.append(f"{launch.shared_bytes:,} B shared")
     if launch.occupancy is not None:
-        parts.append(f"occupancy {100 * launch.occupancy:.3g} %")
+        parts.append(f"occupancy {share_of_all(launch.occupancy)}")
     if launch.waves is not None:
         parts.append(f"{launch.waves:.3g} waves")
     return ", ".join(parts)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kanalyze.results import kernel as doc
-from kanalyze.text.page import NBSP, Page, Segment, plural
+from kanalyze.text.numbers import plural
+from kanalyze.text.page import NBSP, Page, Segment
 
 Row = tuple[str, tuple[Segment, ...]]
 """A label and the text beside it."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kanalyze.results import traffic as doc
-from kanalyze.text.numbers import decimal, engineering, human, percent_of, whole
-from kanalyze.text.numbers import plural as counted
-from kanalyze.text.page import NBSP, Segment, plural
+from kanalyze.text.numbers import decimal, engineering, human, percent_of, plural, whole
+from kanalyze.text.page import NBSP, Segment
 
 Line = tuple[str, Sequence[Segment]]
 ShowUnknown = Callable[[str], Segment]
@@ -83,9 +82,9 @@ def _by_blocks(sharing: doc.Sharing) -> str:
     shares = sharing.shares
     least, most = shares[0].least_blocks, shares[-1].most_blocks
     if least == most:
-        return f"by {counted(most, 'block')}"
+        return f"by {plural(most, 'block')}"
     if any(s.least_blocks < s.most_blocks for s in shares) or len(shares) > _MOST_SHARES:
-        return f"by {whole(least)} to {counted(most, 'block')}"
+        return f"by {whole(least)} to {plural(most, 'block')}"
     parts = [
         f"{percent_of(fraction)} by {whole(share.most_blocks)}"
         for share, fraction in zip(shares, sharing.fractions, strict=True)

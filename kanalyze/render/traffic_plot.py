@@ -69,14 +69,14 @@ def _roofs(figure: Any, traffic: doc.Traffic, part: doc.RooflinePart) -> None:
     figure.legend(loc="outside lower center", ncols=2)
 
 
-def sweep(found: comparison.Comparison, file: str) -> None:
+def sweep(compared: comparison.Comparison, file: str) -> None:
     """Draw distinct bytes, HBM bytes and time over what was swept, all axes logarithmic.
 
     Raises:
         InputError: nothing is known, or the file cannot be written.
     """
     shown = [
-        (title, unit, name, _series(found, name))
+        (title, unit, name, _series(compared, name))
         for title, unit, name in (
             ("distinct bytes", "bytes", "compulsory_bytes"),
             ("HBM, read and written (estimated)", "bytes", "dram_bytes"),
@@ -90,9 +90,9 @@ def sweep(found: comparison.Comparison, file: str) -> None:
     def draw(figure: Any) -> None:
         for index, (title, unit, name, series) in enumerate(shown):
             axes = figure.add_subplot(1, len(shown), index + 1)
-            _lines(axes, found, name, series)
-            axes.set(xscale="log", yscale="log", title=title, xlabel=found.over, ylabel=unit)
-            values = [point.value for point in found.points if point.value is not None]
+            _lines(axes, compared, name, series)
+            axes.set(xscale="log", yscale="log", title=title, xlabel=compared.over, ylabel=unit)
+            values = [point.value for point in compared.points if point.value is not None]
             axes.set_xticks(values, [str(value) for value in values], rotation=45)
             axes.minorticks_off()
             axes.legend()
@@ -100,28 +100,28 @@ def sweep(found: comparison.Comparison, file: str) -> None:
     write(file, (3.6 * len(shown), 3.4), draw)
 
 
-def _series(found: comparison.Comparison, name: str) -> list[list[tuple[int, float]]]:
+def _series(compared: comparison.Comparison, name: str) -> list[list[tuple[int, float]]]:
     """For each side the points that are known and above 0."""
     return [
         [
             (point.value, value)
-            for point in found.points
+            for point in compared.points
             if point.value is not None and (value := getattr(point.sides[side].totals, name))
         ]
-        for side in range(len(found.sides))
+        for side in range(len(compared.sides))
     ]
 
 
 def _lines(
     axes: Any,
-    found: comparison.Comparison,
+    compared: comparison.Comparison,
     name: str,
     series: Sequence[Sequence[tuple[int, float]]],
 ) -> None:
-    exponents = next((g.exponents for g in found.growth if g.quantity == name), ())
-    for index, (side, points) in enumerate(zip(found.sides, series, strict=True)):
+    exponents = next((g.exponents for g in compared.growth if g.quantity == name), ())
+    for index, (side, points) in enumerate(zip(compared.sides, series, strict=True)):
         exponent = exponents[index] if exponents else None
-        label = plain(side) + ("" if exponent is None else f", ~ {found.over}^{exponent:.2f}")
+        label = plain(side) + ("" if exponent is None else f", ~ {compared.over}^{exponent:.2f}")
         color, marker = _SIDES[index]
         if points:
             axes.plot(*zip(*points, strict=True), color=color, marker=marker, ms=4, label=label)

@@ -84,7 +84,7 @@ def _known(value: float | None, of: int | None, shown: str) -> str:
     return shown if value is not None else "-" if of == 0 else "?"
 
 
-def _first(cost: doc.Cost) -> list[str]:
+def _first(cost: doc.PipelineCost) -> list[str]:
     ratio = "" if cost.per_request is None else decimal(cost.per_request)
     requests = None if cost.cost is None else cost.requests
     return [
@@ -95,7 +95,7 @@ def _first(cost: doc.Cost) -> list[str]:
     ]
 
 
-def global_cells(cost: doc.Cost) -> list[str]:
+def global_cells(cost: doc.PipelineCost) -> list[str]:
     """Cells of global accesses."""
     share = "" if cost.efficiency is None else share_of_all(cost.efficiency)
     of = None if cost.ideal_cost is None else cost.cost

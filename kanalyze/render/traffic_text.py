@@ -37,11 +37,11 @@ def render(
         every: a row for each instruction; else alike ones of a source line share one.
     """
     page = Page(width)
-    _Report(page, traffic, every).show()
+    _TrafficReport(page, traffic, every).show()
     return page.text(color)
 
 
-class _Report:
+class _TrafficReport:
     def __init__(self, page: Page, traffic: doc.Traffic, every: bool):
         self.page = page
         self.traffic = traffic
@@ -172,6 +172,7 @@ class _Report:
                 text += [(": ", ""), self.unknown(f"counters.{total.name}_sectors")]
             else:
                 text += self._interval(f"{total.name}_sectors")
+            text += _no_ideal(total)
             lines.append((traffic_rows_text.global_cells(total), text))
         heads = ["requests", "sectors", "per request", "ideal", "efficiency"]
         self._table("global", heads, lines)
@@ -184,6 +185,7 @@ class _Report:
                 text = [(_LABELS[total.name], "memory")]
                 if total.cost is None:
                     text += [(": ", ""), self.unknown(f"counters.{total.name}_wavefronts")]
+                text += _no_ideal(total)
                 lines.append((traffic_rows_text.shared_total_cells(total), text))
         heads = ["requests", "wavefronts", "per request", "ideal", "conflicts"]
         self._table("shared", heads, lines)
@@ -301,6 +303,13 @@ class _Report:
                 name = name.replace("_", " ").replace(".", " ")
                 by_reason.setdefault(unknown.reason, []).append(name)
         return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+
+
+def _no_ideal(total: doc.AccessTotal) -> list[Segment]:
+    """Why the ideal cost is not known, unless the cost is not known either."""
+    if total.reason is None or total.cost is None:
+        return []
+    return [(": ideal ", ""), (f"unknown ({total.reason})", "warn")]
 
 
 def _source(access: doc.AccessCounts) -> list[Segment]:

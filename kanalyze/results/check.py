@@ -5,12 +5,12 @@ Errors are in percent of the measured value. What is not known is None, with its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.results.kernel import derive
-from kanalyze.text.plain import document, to_plain
+from kanalyze.results.kernel import UnknownField, derive
+from kanalyze.text.plain import document
 
 SCHEMA = "kanalyze.check/1"
 EQUAL, DIFFERS = "equal", "differs"
@@ -180,7 +180,8 @@ class Check:
     """What `kanalyze check` found.
 
     ``launches`` are those checked; ``records`` counts those that were to be (more of them where
-    it was interrupted), ``left`` the others. ``kernels`` add up the exact counters of each.
+    it was interrupted), ``left`` the others. ``kernels`` add up the exact counters of each;
+    ``unknown`` has the reasons of the estimates that are not known.
     """
 
     files: tuple[str, ...]
@@ -193,17 +194,32 @@ class Check:
     schema: str = SCHEMA
     left: int = field(init=False)
     kernels: tuple[KernelSummary, ...] = field(init=False)
+    unknown: tuple[UnknownField, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        kernels = kernel_summaries(self.launches, self.by_kernel)
-        derive(self, left=self.records - len(self.launches), kernels=kernels)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-ready data, with the reasons once more under ``unknown``."""
-        unknown: list[Mapping[str, str | None]] = [
-            {"field": f"launches[{i}].comparisons[{j}].estimate", "reason": comparison.reason}
+        unknown = tuple(
+            UnknownField(f"launches[{i}].comparisons[{j}].estimate", comparison.reason or "")
             for i, launch in enumerate(self.launches)
             for j, comparison in enumerate(launch.comparisons)
             if comparison.result == UNKNOWN
-        ]
-        return document({**to_plain(self), "unknown": unknown})
+        )
+        derive(
+            self,
+            left=self.records - len(self.launches),
+            kernels=kernel_summaries(self.launches, self.by_kernel),
+            unknown=unknown,
+        )
+
+    def worst(self, summary: CounterSummary) -> ComparedCounter:
+        """The comparison with the worst error that a summary of all kernels has."""
+        return next(
+            c
+            for launch in self.launches
+            if launch.case == summary.worst_case
+            for c in launch.comparisons
+            if c.counter == summary.counter and abs(c.error_percent or 0) == summary.worst_percent
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON-ready data."""
+        return document(self)

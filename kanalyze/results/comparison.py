@@ -132,8 +132,7 @@ class Comparison:
         """The inverse of `to_dict`.
 
         Raises:
-            TypeError: a key is missing or not known.
+            TypeError: a key is missing, or a value has another type.
             ValueError: the data has another schema.
         """
-        comparison: Comparison = from_plain(Comparison, of_schema(data, SCHEMA))
-        return comparison
+        return from_plain(Comparison, of_schema(data, SCHEMA))

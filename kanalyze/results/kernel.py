@@ -7,7 +7,7 @@ Field names are the keys of the JSON (``kanalyze/schemas/ptx.json``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from kanalyze.models.coarsening import Coarsening
@@ -416,11 +416,17 @@ class Report:
         """The inverse of `to_dict`.
 
         Raises:
-            TypeError: a key is missing or not known.
+            KeyError: a list is missing.
+            TypeError: a key is missing, or a value has another type.
             ValueError: the data has another schema.
         """
-        report: Report = from_plain(Report, {**of_schema(data, SCHEMA), "kernels": []})
-        return replace(report, kernels=tuple(_kernel(item) for item in data["kernels"]))
+        of_schema(data, SCHEMA)
+        return Report(
+            kernels=tuple(_kernel(item) for item in data["kernels"]),
+            functions=tuple(data["functions"]),
+            skipped=from_plain(tuple[Skipped, ...], data["skipped"]),
+            unknown=from_plain(tuple[UnknownField, ...], data["unknown"]),
+        )
 
 
 _KERNEL_KEYS = tuple(f.name for f in fields(Kernel))
@@ -430,10 +436,4 @@ PTX_KEYS = tuple(key for key in _KERNEL_KEYS if key not in _SASS_KERNEL_KEYS)
 
 
 def _kernel(data: Mapping[str, Any]) -> Kernel | SassKernel:
-    if data["kind"] == "ptx":
-        ptx: Kernel = from_plain(Kernel, data)
-        return ptx
-    sass: SassKernel = from_plain(
-        SassKernel, {k: v for k, v in data.items() if k in _SASS_KERNEL_KEYS or v is not None}
-    )
-    return sass
+    return from_plain(Kernel, data) if data["kind"] == "ptx" else from_plain(SassKernel, data)

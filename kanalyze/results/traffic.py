@@ -20,6 +20,7 @@ _GLOBAL = ("global_load", "global_store", "global_atomic", "global_reduction", "
            "bulk_store", "bulk_reduction")  # fmt: skip
 _ALSO = {"load": ("async_copy",)}
 _WRITES = ("store", "bulk_store")
+_NOT_THE_SUM = "the counter is not the sum of the accesses listed"
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
@@ -37,7 +38,7 @@ def added(numbers: Iterable[int | None]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class PipelineCost:
     """What accesses cost in the memory pipeline, and what follows from it.
 
     ``cost`` is sectors for global accesses and bank wavefronts for shared ones (``unit`` says
@@ -66,7 +67,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessCounts(Cost):
+class AccessCounts(PipelineCost):
     """One memory instruction over the launch.
 
     ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
@@ -93,7 +94,7 @@ class AccessCounts(Cost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRow(Cost):
+class AccessRow(PipelineCost):
     """Accesses of one source line that are alike, added up; ``accesses`` are their indices."""
 
     accesses: tuple[int, ...]
@@ -102,10 +103,14 @@ class AccessRow(Cost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessTotal(Cost):
-    """All accesses of one kind: "global_load", "bulk_store", "shared_load", …"""
+class AccessTotal(PipelineCost):
+    """All accesses of one kind: "global_load", "bulk_store", "shared_load", …
+
+    ``reason`` is why ``ideal_cost`` is not known.
+    """
 
     name: str
+    reason: str | None
 
 
 def access_rows(accesses: Sequence[AccessCounts], every: bool = False) -> tuple[AccessRow, ...]:
@@ -136,24 +141,45 @@ def _row(indices: tuple[int, ...], accesses: Sequence[AccessCounts]) -> AccessRo
 
 
 def access_totals(
-    accesses: Sequence[AccessCounts], counters: Mapping[str, int | None]
+    accesses: Sequence[AccessCounts], counters: Mapping[str, int | None], unlisted: int
 ) -> tuple[AccessTotal, ...]:
-    """Totals by kind; those of global memory are the counters."""
+    """Totals by kind; those of global memory are the counters.
+
+    Args:
+        accesses: the accesses of the kernel.
+        counters: those of the launch.
+        unlisted: accesses that the kernel has beside them, in functions that it calls.
+    """
     totals = []
     for name in (*_GLOBAL, "shared_load", "shared_store"):
         some = _counted_by(name, accesses)
-        ideal = added(a.ideal_cost for a in some)
+        listed = added(a.requests for a in some)
+        requests = None if unlisted else listed
+        cost = None if unlisted else added(a.cost for a in some)
         if name in _GLOBAL:
             cost = counters.get(f"{name}_sectors")
-            if ideal is not None and cost is not None:
-                ideal = min(ideal, cost)  # fewer sectors where loads are merged
-        else:
-            cost = added(a.cost for a in some)
-        own = name.startswith("global")
-        requests = counters.get(f"{name}_requests") if own else added(a.requests for a in some)
-        unit = "sectors" if name in _GLOBAL else "wavefronts"
+        if name.startswith("global"):
+            requests = counters.get(f"{name}_requests")
+        ideal = added(a.ideal_cost for a in some)
+        reason = None
+        if requests != listed:
+            reason = (
+                "accesses of functions that the kernel calls are not listed"
+                if unlisted
+                else _NOT_THE_SUM
+            )
+        elif ideal is None:
+            reasons = [a.reason for a in some if a.ideal_cost is None and a.reason is not None]
+            reason = reasons[0] if reasons else "the bytes of an access are not known"
         totals.append(
-            AccessTotal(unit=unit, requests=requests, cost=cost, ideal_cost=ideal, name=name)
+            AccessTotal(
+                unit="sectors" if name in _GLOBAL else "wavefronts",
+                requests=requests,
+                cost=cost,
+                ideal_cost=None if reason else ideal,
+                name=name,
+                reason=reason,
+            )
         )
     return tuple(totals)
 
@@ -486,7 +512,9 @@ class Traffic:
             blocks=math.prod(self.grid),
             threads_per_block=threads,
             warps_per_block=-(-threads // _WARP),
-            access_totals=access_totals(self.accesses, counters),
+            access_totals=access_totals(
+                self.accesses, counters, self.analysed.of - len(self.accesses)
+            ),
             access_rows=access_rows(self.accesses),
             branch_rows=branch_rows(self.branches),
             pointers=tuple(self._requests(pointer) for pointer in least.pointers),
@@ -522,11 +550,10 @@ class Traffic:
         """The inverse of `to_dict`.
 
         Raises:
-            TypeError: a key is missing or not known.
+            TypeError: a key is missing, or a value has another type.
             ValueError: the data has another schema.
         """
-        traffic: Traffic = from_plain(Traffic, of_schema(data, SCHEMA))
-        return traffic
+        return from_plain(Traffic, of_schema(data, SCHEMA))
 
 
 def _requested(sharing: Sharing | None, sectors: int | None) -> int | None:

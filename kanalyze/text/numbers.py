@@ -24,10 +24,13 @@ def decimal(number: float) -> str:
 def human(size: int) -> str:
     """Bytes exactly, and in binary units where that is shorter: ``67,108,864 B = 64 MiB``."""
     exact = f"{whole(size)}{NBSP}B"
-    if size < 1024:
-        return exact
-    power = min(5, int(math.log2(size)) // 10)
-    return f"{exact} = {decimal(size / 1024**power)}{NBSP}{' KMGTP'[power]}iB"
+    return exact if size < 1024 else f"{exact} = {binary(size)}"
+
+
+def binary(size: int) -> str:
+    """Bytes in the binary unit that fits: ``64 MiB``."""
+    power = min(5, int(math.log2(size)) // 10) if size else 0
+    return f"{decimal(size / 1024**power)}{NBSP}{' KMGTP'[power]}iB" if power else f"{size}{NBSP}B"
 
 
 def extents(sizes: Sequence[int]) -> str:
@@ -36,8 +39,16 @@ def extents(sizes: Sequence[int]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number and what is counted."""
-    return f"{whole(count)}{NBSP}{noun}" + ("" if count == 1 else "s")
+    """A number and what is counted: ``1 access``, ``2 branches``, ``3 loops``."""
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{whole(count)} {noun}{ending}"
+
+
+def figure(value: float | None) -> str:
+    """A number whole where it is or is large, else with four digits; ``?`` for None."""
+    if value is None:
+        return "?"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:,.4g}"
 
 
 def percent(value: float) -> str:

@@ -161,9 +161,3 @@ def _stripped(line: list[Segment]) -> list[Segment]:
     while line and not line[-1][0].strip(" "):
         line = line[:-1]
     return [*line[:-1], (line[-1][0].rstrip(" "), line[-1][1])] if line else []
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 access``, ``2 branches``, ``3 loops``."""
-    ending = "es" if noun.endswith(("s", "ch")) else "s"
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import types
-import typing
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 def to_plain(value: Any) -> dict[str, Any]:
@@ -87,31 +85,13 @@ def of_schema(data: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
     return data
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def from_plain(kind: Any, data: Any) -> Any:
-    """The inverse of `to_plain` for a document of type ``kind``; derived fields are made anew.
+def from_plain(kind: type[T], data: Any) -> T:
+    """The inverse of `to_plain` for a result of type ``kind``; derived fields are made anew.
 
     Raises:
-        TypeError: a key is missing or not known.
+        TypeError: a key is missing, or a value has another type.
     """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        if data is None:
-            return None
-        (kind,) = [a for a in arguments if a is not types.NoneType]
-        return from_plain(kind, data)
-    if origin is tuple:
-        return tuple(from_plain(arguments[0], item) for item in data)
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: from_plain(arguments[1], item) for key, item in data.items()}
-    if dataclasses.is_dataclass(kind):
-        hints = _hints(kind)  # type: ignore[arg-type]
-        derived = {f.name for f in dataclasses.fields(kind) if not f.init}
-        given = {key: item for key, item in data.items() if key not in derived}
-        made = {key: from_plain(hints.get(key, Any), item) for key, item in given.items()}
-        return kind(**made)  # type: ignore[operator]
-    return data
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise TypeError(str(error)) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kanalyze.analysis.profile import Profile, View, decode_files, report_on
+from kanalyze.analysis.profile import CollectedProfile, View, decode_files, report_on
 from kanalyze.models.tiling import tile_efficiency
 from kanalyze.profiles.chains import Chains
 from kanalyze.profiles.collector import Collector
@@ -42,7 +42,7 @@ def report(events: Sequence[Event], **wanted: Any) -> ProfileReport:
     kernels = Collector()
     for event in events:
         kernels.add(event)
-    return report_on(Profile(kernels), View(**wanted))
+    return report_on(CollectedProfile(kernels), View(**wanted))
 
 
 def ids(found: ProfileReport) -> list[str]:

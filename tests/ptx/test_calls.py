@@ -7,6 +7,7 @@ import pytest
 from kanalyze import Launch, estimate, parse_ptx
 from kanalyze.errors import MissingToolError, Unknown
 from kanalyze.ptx.calls import called, dynamic_shared, not_followed
+from kanalyze.render.traffic_text import render
 from kanalyze.toolchain import tools
 
 HEAD = ".version 8.4\n.target sm_90\n.address_size 64\n"
@@ -109,6 +110,10 @@ def test_the_machine_code_says_what_a_call_loads() -> None:
     # nothing reads the first load: the assembler drops it
     assert counters["global_load_requests"] == 4 * 8
     assert counters["global_load_sectors"] == 4 * 8 * 5
+    loads, stores = traffic.access_totals[:2]
+    assert (loads.ideal_cost, loads.efficiency, stores.efficiency) == (None, None, 1.0)
+    text = render(traffic, width=200)
+    assert "loads: ideal unknown (accesses of functions that the kernel calls" in text
 
 
 def test_shared_memory_that_a_launch_chooses_is_that_of_the_kernel_that_uses_it() -> None:

@@ -15,8 +15,9 @@ LAYOUT = {
     "check_text._by_kernel",
     "check_text._cut",
     "check_text._more",
-    "comparison_text._Report._both",
-    "comparison_text._Report.table",
+    "comparison_text._ComparisonReport._both",
+    "comparison_text._ComparisonReport.table",
+    "dump.loops",
     "listing_text.shortened",
     "listing_text.show",
     "name_text._explain",
@@ -28,25 +29,19 @@ LAYOUT = {
     "profile_text._says",
     "profile_text._tail",
     "profile_text._two_lines",
-    "traffic_text._Report._access_table",
-    "traffic_text._Report._table",
+    "traffic_text._TrafficReport._access_table",
+    "traffic_text._TrafficReport._table",
     # extents of axes, places of marks
     "check_plot._panel",
     "check_plot.plot",
     "check_plot.points",
     "traffic_plot._roofs",
     "traffic_plot.sweep",
-    # units of a number, its sign, whether it is whole
-    "check_text._differences",
-    "check_text._value",
-    "profile_text._launch_text",
-    # what a GPU reached beside the device table; the stack of a function
-    "measured_text._row",
+    # empty cells, the length of a bar
     "measured_text.measured_text",
     "profile_tables._row",
-    "resources_text._row",
 }
-"""Functions whose arithmetic places text, or shows a number in another unit."""
+"""Functions whose arithmetic places text."""
 
 
 def arithmetic(text: str) -> Iterator[str]:

@@ -40,6 +40,7 @@ from kanalyze.findings.rule import Rule
 from kanalyze.findings.tile_sizes import with_other_tiles
 from kanalyze.results.kernel import Finding
 from kanalyze.text.numbers import decimal, plural, whole
+from kanalyze.text.page import NBSP
 
 _ID = "small-grid"
 
@@ -62,11 +63,12 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     slow = 1 - idle < _FEW and lasts > _LONG_US
     beside = f" for {decimal(lasts)} µs" if slow else beside
     line, source = facts.place
+    counted = plural(blocks, "block").replace(" ", NBSP)
     yield Finding(
         _ID,
         "warning" if slow else "info",
         line,
-        f"the grid is too small to fill the GPU: {plural(blocks, 'block')} on {whole(sms)} SMs, "
+        f"the grid is too small to fill the GPU: {counted} on {whole(sms)} SMs, "
         f"{decimal(100 * idle)} % of them idle{beside}",
         "split what a block does over several (smaller tiles; parts of a row or of K and a second "
         "pass that adds them up)"

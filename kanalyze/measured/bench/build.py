@@ -161,18 +161,18 @@ def launchable(compiled: Compiled, device: str | None) -> Launchable:
 
 
 def _params(compiled: Compiled) -> list[BenchParam]:
-    found = []
+    params = []
     for name, kind in compiled.signature.items():
         if kind == "constexpr":
             continue
         match compiled.arguments.get(name):
             case ("*", str(_), tuple(dims)):
-                found.append(BenchParam(name, kind, None, dims))
+                params.append(BenchParam(name, kind, None, dims))
             case int() | float() as value:
-                found.append(BenchParam(name, kind, value))
+                params.append(BenchParam(name, kind, value))
             case _:
                 raise InputError(f"{compiled.name}: no value is known of the argument '{name}'")
-    return found
+    return params
 
 
 def static(compiled: Compiled, device: str | None) -> Static:

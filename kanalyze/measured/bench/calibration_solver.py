@@ -102,27 +102,27 @@ def solve(
         compiled: the launches that ran, by name.
         progress: called with what is done.
     """
-    found: dict[str, CacheParameter] = {}
+    parameters: dict[str, CacheParameter] = {}
     reasons = dict(measured.reasons)
     size = capacity(measured.cyclic, int(machine(device)["l2_bytes_per_side"]))
     if isinstance(size, Unknown):
         reasons["l2_bytes_per_side"] = size.reason
     else:
         note = f"half of cyclic reads by all SMs miss; {measured.stamp}"
-        found["l2_bytes_per_side"] = CacheParameter(size, "measured", note)
+        parameters["l2_bytes_per_side"] = CacheParameter(size, "measured", note)
     for launch in launches():
         time_us = measured.times_us.get(launch.name)
         if time_us is None or launch.name not in compiled:
             reasons.setdefault(launch.name, "it was not measured")
             continue
         progress(f"solving for what '{launch.name}' depends on")
-        solved = rate_of(time_us, device, compiled[launch.name], found)
+        solved = rate_of(time_us, device, compiled[launch.name], parameters)
         if isinstance(solved, Unknown):
             reasons[launch.name] = solved.reason
         else:
             note = f"from the time of '{launch.name}', {time_us:.1f} us; {measured.stamp}"
-            found[solved[0]] = CacheParameter(solved[1], "measured", note)
-    return SolvedParameters(found, reasons)
+            parameters[solved[0]] = CacheParameter(solved[1], "measured", note)
+    return SolvedParameters(parameters, reasons)
 
 
 def capacity(curve: Sequence[tuple[int, float]], nominal: int) -> int | Unknown:
@@ -166,10 +166,10 @@ def rate_of(
 
     def predicted(**changed: float) -> float:
         own = {**known, **{k: CacheParameter(v, "measured") for k, v in changed.items()}}
-        found = estimate(
+        traffic = estimate(
             compiled, device=device.name, calibration={device.name: own}, findings=False
         )
-        return found.time.predicted_us or math.nan
+        return traffic.time.predicted_us or math.nan
 
     chip = machine(device, own=known)
     time = predicted()

@@ -44,7 +44,7 @@ def steps(size: int) -> int:
 
 
 def calibrate(
-    found: LocalGpu, device: Device, progress: Callable[[str], None]
+    machine: LocalGpu, device: Device, progress: Callable[[str], None]
 ) -> tuple[CalibrationTimes, dict[str, Compiled]]:
     """Run the kernels; what was measured, and what ran.
 
@@ -53,7 +53,7 @@ def calibrate(
     """
     if device.sms is None:
         raise UsageError(f"the SMs of {device.name} are not known: {device.why_unknown('sms')}")
-    torch, driver = found.torch, Driver()
+    torch, driver = machine.torch, Driver()
     torch.zeros(1, device="cuda")
     capacity = int(parameters_of(device)["l2_bytes_per_side"])
     curve = []
@@ -68,7 +68,7 @@ def calibrate(
         progress(launch.name)
         try:
             made = compile_kernel(
-                launch.target, arch=found.arch, dtype=launch.dtype, settings=dict(launch.settings)
+                launch.target, arch=machine.arch, dtype=launch.dtype, settings=dict(launch.settings)
             )
             times[launch.name] = _time(torch, driver, watch, launchable(made, None))
             compiled[launch.name] = made
@@ -76,7 +76,7 @@ def calibrate(
             reasons[launch.name] = str(error).partition("\n")[0][:200]
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     return CalibrationTimes(
-        device.name, date, found.versions, tuple(curve), times, reasons
+        device.name, date, machine.versions, tuple(curve), times, reasons
     ), compiled
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kanalyze.measured.bench import metrics, nsight, record, replay, rivals
 from kanalyze.measured.bench.cases import BenchCase
-from kanalyze.text.page import plural
+from kanalyze.text.numbers import plural
 
 
 @dataclass(frozen=True)

@@ -57,20 +57,20 @@ class RangeCounters:
         """Counters of all kernels together: sums of those that are sums, else None."""
         if len(self.kernels) == 1:
             return self.kernels[0][1]
-        found: dict[str, float | None] = {}
+        totals: dict[str, float | None] = {}
         for name in wanted:
             values = [counters.get(name) for _, counters in self.kernels]
             known = [v for v in values if v is not None]
             whole = name.endswith(".sum") and len(known) == len(values)
-            found[name] = sum(known) if whole else None
-        return found
+            totals[name] = sum(known) if whole else None
+        return totals
 
 
 def find_ncu() -> str | None:
     """The ``ncu`` of ``$PATH``, or of a usual place."""
-    found = shutil.which("ncu")
-    if found is not None:
-        return found
+    ncu = shutil.which("ncu")
+    if ncu is not None:
+        return ncu
     for place in _PLACES:
         for path in sorted(glob.glob(place), reverse=True):
             if os.access(path, os.X_OK):
@@ -84,8 +84,8 @@ def version(ncu: str) -> str | None:
         done = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"Version\s+([\d.]+\d)", done.stdout)
-    return found[1] if found else None
+    match = re.search(r"Version\s+([\d.]+\d)", done.stdout)
+    return match[1] if match else None
 
 
 def command(ncu: str, names: Sequence[str], log: Path, manifest: Path) -> list[str]:
@@ -129,10 +129,10 @@ def count(
             break
         unknown += refused
         wanted = [n for n in wanted if n not in refused]
-    found = parse(text.splitlines(), wanted)
-    if not found and ranges and not run.interrupted:
+    counted = parse(text.splitlines(), wanted)
+    if not counted and ranges and not run.interrupted:
         raise _nothing(run)
-    return found, tuple(unknown), run.interrupted
+    return counted, tuple(unknown), run.interrupted
 
 
 class _NcuRun:
@@ -209,9 +209,9 @@ def unknown_metrics(text: str) -> list[str]:
     """The metrics that ncu says it does not know."""
     names: list[str] = []
     for line in text.splitlines():
-        found = _UNKNOWN.search(line) if "==ERROR==" in line else None
-        if found:
-            names += [n for n in re.split(r"[,\s]+", found[1]) if "__" in n]
+        match = _UNKNOWN.search(line) if "==ERROR==" in line else None
+        if match:
+            names += [n for n in re.split(r"[,\s]+", match[1]) if "__" in n]
     return list(dict.fromkeys(names))
 
 

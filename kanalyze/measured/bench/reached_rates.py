@@ -55,8 +55,17 @@ class MeasuredRates:
         """Where the curve is flat; see `flat`."""
         return flat(self.l2_curve)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+    def to_dict(self, table: Mapping[str, float]) -> dict[str, Any]:
+        """The ``measured`` object of the JSON; ``table``: what is known of the GPU otherwise.
+
+        ``shares`` are what was reached over the number of the table, by its name.
+        """
+        reached = {
+            "copy_gb_per_s": (self.copy_gb_per_s, table.get("dram_gb_per_s")),
+            "read_gb_per_s": (self.read_gb_per_s, table.get("dram_gb_per_s")),
+            "l2_gb_per_s": (self.l2_gb_per_s, table.get("l2_measured_gb_per_s")),
+            **{name: (value, table.get(name)) for name, value in self.tflops.items()},
+        }
         return {
             "device": self.device,
             "versions": dict(self.versions),
@@ -69,6 +78,10 @@ class MeasuredRates:
             ],
             "l2_curve": [{"bytes": size, "gb_per_s": rate} for size, rate in self.l2_curve],
             "tflops": dict(self.tflops),
+            "shares": {
+                name: rate / known if rate is not None and known else None
+                for name, (rate, known) in reached.items()
+            },
             "unknown": [{"field": f"tflops.{k}", "reason": v} for k, v in self.reasons.items()],
         }
 
@@ -79,7 +92,7 @@ def flat(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int, float]]:
     A plateau is at least three neighbouring sizes whose rates lie within 5 % of their median. One
     ends where a capacity does: between its largest size and the next one measured.
     """
-    found = []
+    plateaus = []
     start = 0
     while start < len(curve):
         end = start + 1
@@ -87,11 +100,11 @@ def flat(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int, float]]:
             end += 1
         if end - start >= 3:
             rates = [rate for _, rate in curve[start:end]]
-            found.append((curve[start][0], curve[end - 1][0], statistics.median(rates)))
+            plateaus.append((curve[start][0], curve[end - 1][0], statistics.median(rates)))
             start = end
         else:
             start += 1
-    return found
+    return plateaus
 
 
 def _level(rates: Sequence[float]) -> bool:
@@ -99,16 +112,16 @@ def _level(rates: Sequence[float]) -> bool:
     return all(abs(rate - middle) <= 0.05 * middle for rate in rates)
 
 
-def measure(found: LocalGpu, progress: Callable[[str], None]) -> MeasuredRates:
+def measure(machine: LocalGpu, progress: Callable[[str], None]) -> MeasuredRates:
     """Measure this machine's GPU; takes some ten seconds and 5 GB of its memory."""
-    torch = found.torch
+    torch = machine.torch
     torch.zeros(1, device="cuda")
     progress("copy")
     copied = _copy(torch)
     torch.cuda.empty_cache()
     curve = tuple(_sweep(torch, Driver(), progress))
     products, reasons = _products(torch, progress)
-    return MeasuredRates(found.device, found.versions, copied, curve, products, reasons)
+    return MeasuredRates(machine.device, machine.versions, copied, curve, products, reasons)
 
 
 def median_seconds(torch: Any, go: Callable[[], Any]) -> float:
@@ -161,7 +174,7 @@ def _products(
     torch: Any, progress: Callable[[str], None]
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     """TFLOP/s by the names that the device table uses, and why one is missing."""
-    found: dict[str, float | None] = {}
+    rates: dict[str, float | None] = {}
     reasons: dict[str, str] = {}
     makers: dict[str, Callable[[Any], Callable[[], Any]]] = {
         "fp16_tensor_tflops": lambda t: _matmul(t, t.float16),
@@ -176,12 +189,12 @@ def _products(
         progress(name)
         try:
             seconds = median_seconds(torch, make(torch))
-            found[name] = 2 * _SIDE**3 / seconds / 1e12
+            rates[name] = 2 * _SIDE**3 / seconds / 1e12
         except (RuntimeError, AttributeError, TypeError) as error:
-            found[name] = None
+            rates[name] = None
             reasons[name] = f"PyTorch cannot: {str(error).splitlines()[0][:200]}"
         torch.cuda.empty_cache()
-    return found, reasons
+    return rates, reasons
 
 
 def _matmul(torch: Any, kind: Any, precision: str = "highest") -> Callable[[], Any]:

@@ -116,17 +116,17 @@ def finished(folder: Path, case: BenchCase, counters: bool) -> dict[str, Any] | 
 
 def compiled_beside(folder: Path, case: BenchCase) -> list[dict[str, Any]]:
     """The records of kernels that torch.compile wrote for a launch of an earlier run."""
-    found = []
+    records = []
     for path in sorted(folder.glob(f"{glob.escape(case.name)}-compiled*.json")):
         try:
-            found.append(json.loads(path.read_text("utf-8")))
+            records.append(json.loads(path.read_text("utf-8")))
         except (OSError, ValueError):
             continue
-    return found
+    return records
 
 
 def static_of(data: Mapping[str, Any]) -> Static:
     """The static numbers of a record."""
-    found = data.get("static") or {}
-    numbers: dict[str, Any] = {name: found.get(name) for name in STATIC}
+    static = data.get("static") or {}
+    numbers: dict[str, Any] = {name: static.get(name) for name in STATIC}
     return Static(**numbers)

@@ -73,11 +73,11 @@ def launched_kernels(torch: Any, go: Callable[[], Any]) -> dict[str, int]:
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         go()
         torch.cuda.synchronize()
-    found: Counter[str] = Counter()
+    launches: Counter[str] = Counter()
     for event in seen.events():
         if "cuda" in str(event.device_type).lower():
-            found[event.name] += 1
-    return dict(found)
+            launches[event.name] += 1
+    return dict(launches)
 
 
 # --- the kernels that torch.compile writes -------------------------------------------------------
@@ -141,13 +141,13 @@ class Capture:
 
     def launchables(self, arch: str, triton_version: str) -> list[Launchable]:
         """What was launched, each kernel once; forgets it."""
-        found: dict[tuple[Any, ...], Launchable] = {}
+        distinct: dict[tuple[Any, ...], Launchable] = {}
         for launch in self.seen:
             one = _captured(launch, arch, triton_version)
             if one is not None:
-                found.setdefault((one.kernel, one.grid), one)
+                distinct.setdefault((one.kernel, one.grid), one)
         self.seen.clear()
-        return list(found.values())
+        return list(distinct.values())
 
 
 def _captured(launch: _SeenLaunch, arch: str, triton_version: str) -> Launchable | None:

@@ -28,12 +28,12 @@ def planned(cases: Sequence[BenchCase], folder: Path) -> dict[str, Any]:
     return _document(None, {}, folder, launches, [], BenchResult([]))
 
 
-def document(result: BenchResult, found: LocalGpu, folder: Path) -> dict[str, Any]:
+def document(result: BenchResult, machine: LocalGpu, folder: Path) -> dict[str, Any]:
     """The document of a run."""
-    peak = _peak(found.device)
+    peak = _peak(machine.device)
     launches = [_launch(outcome, folder, peak) for outcome in result.outcomes]
     compiled = [_measured(data, peak) | {"case": data["case"]} for data in result.compiled]
-    return _document(found.device, dict(found.versions), folder, launches, compiled, result)
+    return _document(machine.device, dict(machine.versions), folder, launches, compiled, result)
 
 
 def _document(
@@ -128,8 +128,8 @@ def _measured(data: Mapping[str, Any] | None, peak: float | None) -> dict[str, A
 def _us(times: Mapping[str, float] | None) -> dict[str, float] | None:
     if times is None:
         return None
-    found: dict[str, float] = {k: 1e3 * times[k] for k in ("median", "p20", "p80")}
-    return found | {"runs": times["runs"]}
+    in_us: dict[str, float] = {k: 1e3 * times[k] for k in ("median", "p20", "p80")}
+    return in_us | {"runs": times["runs"]}
 
 
 def _rival(rival: Mapping[str, Any], ours_ms: float) -> dict[str, Any]:

@@ -115,8 +115,8 @@ def _estimated(
     if value is None:
         reasons = {u.field: u.reason for u in traffic.unknown}
         fields = (f"counters.{metric.counter}", metric.counter, part)
-        found = next((reasons[field] for field in fields if field in reasons), "no reason is given")
-        return None, found, None
+        said = [reasons[field] for field in fields if field in reasons]
+        return None, said[0] if said else "no reason is given", None
     interval: tuple[float, ...] | None = traffic.interval.get(metric.counter)
     if metric.counter == "time.predicted_us":
         interval = traffic.time.interval_us

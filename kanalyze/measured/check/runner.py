@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from kanalyze.measured.check import summary
 from kanalyze.measured.check.comparison import FAULT, compare
 from kanalyze.measured.records.metrics import METRICS, Metric
-from kanalyze.measured.records.reader import Record, Skipped, read_records
+from kanalyze.measured.records.reader import Record, SkippedRecord, read_records
 from kanalyze.results import check as doc
 
 Progress = Callable[[int, int], None]
@@ -36,7 +36,7 @@ def check(
         InputError: a path cannot be read. What is wrong inside of it stands in ``skipped``.
     """
     records: list[Record] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedRecord] = []
     for path in paths:
         some, wrong = read_records(path)
         records += some
@@ -55,7 +55,7 @@ def document(
     paths: Sequence[str],
     records: int,
     launches: Sequence[doc.CheckedLaunch],
-    skipped: Sequence[Skipped],
+    skipped: Sequence[SkippedRecord],
     bounds: Sequence[tuple[str, str, float]] = (),
 ) -> doc.Check:
     """Sum up what was compared."""

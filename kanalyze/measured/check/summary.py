@@ -92,7 +92,7 @@ def _reasons(rows: Iterable[tuple[str, doc.ComparedCounter]]) -> tuple[doc.Reaso
     for case, comparison in rows:
         if comparison.result == doc.UNKNOWN:
             cases.setdefault(comparison.reason or "", []).append(case)
-    return tuple(doc.Reason(text, len(found), tuple(found)) for text, found in cases.items())
+    return tuple(doc.Reason(text, len(names), tuple(names)) for text, names in cases.items())
 
 
 # ---------------------------------------------------------------- bounds
@@ -127,12 +127,12 @@ def bounds(
     wanted: Sequence[tuple[str, str, float]], summaries: Sequence[doc.CounterSummary]
 ) -> tuple[doc.ErrorBound, ...]:
     """Hold the bounds against the summaries; one without any comparison counts as held."""
-    found = []
+    held_to = []
     for name, statistic, percent in wanted:
         for summary in summaries:
             if name not in (summary.counter, summary.kind):
                 continue
             value: float | None = getattr(summary, f"{statistic}_percent")
             held = (value is None or value <= percent) and not summary.off_zero
-            found.append(doc.ErrorBound(summary.counter, statistic, percent, value, held))
-    return tuple(found)
+            held_to.append(doc.ErrorBound(summary.counter, statistic, percent, value, held))
+    return tuple(held_to)

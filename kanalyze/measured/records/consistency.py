@@ -41,9 +41,9 @@ def read_ptx(text: str, name: str) -> Ptx:
         return Ptx(None, error.message, spot.line if spot else 0, spot.column if spot else 0)
     except (KanalyzeError, ValueError, RecursionError) as error:
         return Ptx(None, f"the PTX cannot be read: {error}")
-    for found in module.diagnostics:
-        if found.severity == "error":
-            return Ptx(None, found.message, found.pos.line, found.pos.column)
+    for diagnostic in module.diagnostics:
+        if diagnostic.severity == "error":
+            return Ptx(None, diagnostic.message, diagnostic.pos.line, diagnostic.pos.column)
     return Ptx(module)
 
 
@@ -107,9 +107,9 @@ def block(function: ir.Function, launch: Launch) -> str | None:
     return None
 
 
-def shared_memory(launch: Launch, found: devices.Device | None) -> str | None:
+def shared_memory(launch: Launch, gpu: devices.Device | None) -> str | None:
     """Why a block cannot have so much shared memory, or None."""
-    most = found.capability.shared_per_block_bytes if found is not None else None
+    most = gpu.capability.shared_per_block_bytes if gpu is not None else None
     if most is None or launch.shared_bytes is None or launch.shared_bytes <= most:
         return None
     return f"found {launch.shared_bytes:,} B, expected at most {most:,} B as a block can have"
@@ -128,15 +128,15 @@ def device(name: str, module: ir.Module, arch: str | None) -> tuple[devices.Devi
     if arch is not None and arch.rstrip("af") != target.rstrip("af"):
         return None, f"found the architecture {arch}, expected {target} as in the PTX"
     try:
-        found = devices.device(name)
+        gpu = devices.device(name)
     except UsageError as error:
         return None, str(error)
-    if not _runs(target, found.capability.name):
+    if not _runs(target, gpu.capability.name):
         return (
             None,
-            f"found {found.name} ({found.capability.name}), expected a GPU that runs {target}",
+            f"found {gpu.name} ({gpu.capability.name}), expected a GPU that runs {target}",
         )
-    return found, ""
+    return gpu, ""
 
 
 def _runs(target: str, capability: str) -> bool:
@@ -152,7 +152,7 @@ def _runs(target: str, capability: str) -> bool:
     return has >= wanted
 
 
-def cubin(data: bytes, kernel: str, found: devices.Device | None) -> str | None:
+def cubin(data: bytes, kernel: str, gpu: devices.Device | None) -> str | None:
     """Why a cubin cannot be the machine code that ran, or None.
 
     A cubin runs on GPUs of its major compute capability and the same or a later minor one.
@@ -166,7 +166,7 @@ def cubin(data: bytes, kernel: str, found: devices.Device | None) -> str | None:
     if kernel not in code.kernels:
         names = ", ".join(code.kernels[:5]) or "no kernel"
         return f"found {names}, expected {kernel} as in the PTX"
-    has = int(found.capability.name.removeprefix("sm_")) if found is not None else code.capability
+    has = int(gpu.capability.name.removeprefix("sm_")) if gpu is not None else code.capability
     if code.capability // 10 != has // 10 or code.capability > has:
         return f"found machine code for sm_{code.capability}, expected one for sm_{has}"
     return None

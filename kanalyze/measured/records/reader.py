@@ -27,7 +27,7 @@ _WHOLE = {"kernel", "device", "grid", "block", "params", "ptx", "schema"}
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRecord:
     """Something of an input that is left out.
 
     Attributes:
@@ -60,7 +60,7 @@ class Record:
 
     Attributes:
         case: its name.
-        data: the record as it stands in the file, without what is told as `Skipped`.
+        data: the record as it stands in the file, without what is told as `SkippedRecord`.
         launch: grid, block and arguments.
         ptx: the text of the PTX that ran.
         cubin: the machine code that ran; None where the record has none.
@@ -83,13 +83,13 @@ class Record:
     @property
     def counters(self) -> Mapping[str, float | None]:
         """What was measured, by Nsight Compute's metric names; None: not measured, it says."""
-        found: Mapping[str, float | None] = self.data.get("counters") or {}
-        return found
+        counters: Mapping[str, float | None] = self.data.get("counters") or {}
+        return counters
 
 
 def read_records(
     path: str, standard_input: bytes | None = None
-) -> tuple[list[Record], list[Skipped]]:
+) -> tuple[list[Record], list[SkippedRecord]]:
     """Read and validate the records that a path stands for.
 
     Args:
@@ -105,10 +105,10 @@ def read_records(
     Raises:
         InputError: the path cannot be read, or holds no records.
     """
-    found = contents(path) if standard_input is None else of_bytes(standard_input, path)
-    reader = _RecordReader(found)
+    files = contents(path) if standard_input is None else of_bytes(standard_input, path)
+    reader = _RecordReader(files)
     records = list(reader.records())
-    skipped = [Skipped(name, "", reason, whole=True) for name, reason in found.troubles]
+    skipped = [SkippedRecord(name, "", reason, whole=True) for name, reason in files.troubles]
     skipped += reader.skipped
     if not records and not skipped:
         raise InputError("there is no record in it", file=path)
@@ -118,9 +118,9 @@ def read_records(
 class _RecordReader:
     """Reads the records of one path; PTX that several of them share is parsed once."""
 
-    def __init__(self, found: RecordFiles):
-        self.files = found.files
-        self.skipped: list[Skipped] = []
+    def __init__(self, files: RecordFiles):
+        self.files = files.files
+        self.skipped: list[SkippedRecord] = []
         self._modules: dict[str, consistency.Ptx] = {}
 
     def records(self) -> Iterator[Record]:
@@ -133,7 +133,7 @@ class _RecordReader:
                     yield one
 
     def _left_out(self, file: str, problems: Iterable[tuple[str, str]], whole: bool) -> None:
-        self.skipped += [Skipped(file, key, reason, whole=whole) for key, reason in problems]
+        self.skipped += [SkippedRecord(file, key, reason, whole=whole) for key, reason in problems]
 
     def _objects(self, name: str, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         """The records in a JSON file: one object, or a list of them."""
@@ -141,7 +141,7 @@ class _RecordReader:
             read = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
         except json.JSONDecodeError as error:
             reason = f"not a record: {error.msg}"
-            self.skipped.append(Skipped(name, "", reason, error.lineno, error.colno, True))
+            self.skipped.append(SkippedRecord(name, "", reason, error.lineno, error.colno, True))
             return
         except (ValueError, RecursionError) as error:
             self._left_out(name, [("", f"not a record: {error}")], True)
@@ -195,8 +195,8 @@ class _RecordReader:
             ptx = self._modules[text] = consistency.read_ptx(text, ptx_file)
         if ptx.module is None:
             self.skipped.append(
-                Skipped(ptx_file, "", f"{ptx.reason}; its record is left out", ptx.line, ptx.column,
-                        True)
+                SkippedRecord(ptx_file, "", f"{ptx.reason}; its record is left out", ptx.line,
+                              ptx.column, True)
             )  # fmt: skip
             return None
         function = consistency.kernel_of(ptx.module, launch)

@@ -61,8 +61,8 @@ def _replace(path: Path, data: bytes) -> None:
 
 def without_paths(ptx: str, cubin: bytes | None) -> tuple[str, bytes | None]:
     """The PTX with relative paths of its source files, and the cubin with the same folders gone."""
-    folders = {os.path.dirname(found[2]) for found in _FILE.finditer(ptx)}
-    text = _FILE.sub(lambda found: f"{found[1]}{relative(found[2])}{found[3]}", ptx)
+    folders = {os.path.dirname(match[2]) for match in _FILE.finditer(ptx)}
+    text = _FILE.sub(lambda match: f"{match[1]}{relative(match[2])}{match[3]}", ptx)
     if cubin is not None:
         for folder in sorted(folders - {"/"}, key=len, reverse=True):
             cubin = cubin.replace(folder.encode(), b"." + b"/" * (len(folder.encode()) - 1))
@@ -93,10 +93,10 @@ def pack(folder: Path, file: Path, names: Iterable[str] = ()) -> int:
             p.stem for p in folder.glob("*.json") if (folder / f"{p.stem}.ptx").is_file()
         )
         wanted = [f"{stem}{end}" for stem in stems for end in (".json", ".ptx", ".cubin")]
-        found = [name for name in [*wanted, *names] if (folder / name).is_file()]
+        present = [name for name in [*wanted, *names] if (folder / name).is_file()]
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for name in sorted(found, key=lambda n: (n.rpartition(".")[2], n)):
+            for name in sorted(present, key=lambda n: (n.rpartition(".")[2], n)):
                 data = (folder / name).read_bytes()
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(data), 0o644

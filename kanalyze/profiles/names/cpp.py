@@ -113,15 +113,15 @@ class CppText:
         """Return what stands between the bracket at ``at`` and its partner, split at commas."""
         if at < 0:
             return []
-        found: list[Arg] = []
+        arguments: list[Arg] = []
         begin = at + 1
         for comma in self._children[at]:
-            found.append(self._arg(begin, comma, True))
+            arguments.append(self._arg(begin, comma, True))
             begin = comma + 1
         last = self._arg(begin, self.close(at), self.closed(at))
-        if found or last.end > last.start:
-            found.append(last)
-        return found
+        if arguments or last.end > last.start:
+            arguments.append(last)
+        return arguments
 
     def _arg(self, start: int, end: int, complete: bool) -> Arg:
         text = self.text

@@ -75,14 +75,14 @@ def _decode_text(
     if len(name) in _CUT_LENGTHS and not source.cut and whole and _breaks_off(whole):
         source = CppText(prepared.text, True)
         whole = read(source)
-    found = _accepted(source, whole, source.cut)
+    accepted = _accepted(source, whole, source.cut)
     cut = source.cut
-    if found is None and not cut and len(prepared.text) >= _SHORTEST_CUT:
-        found = _accepted(source, whole, True)
-        cut = found is not None
-    if found is None:
+    if accepted is None and not cut and len(prepared.text) >= _SHORTEST_CUT:
+        accepted = _accepted(source, whole, True)
+        cut = accepted is not None
+    if accepted is None:
         return _fallback(name, demangled, prepared, cut, otherwise, source, whole)
-    family, reading = found
+    family, reading = accepted
     if not cut and demangled is None and len(name) in _CUT_LENGTHS:
         _drop_number_at_end(reading)
     return _finish(name, demangled, prepared, family.name, cut, reading)
@@ -139,12 +139,12 @@ def _subjects(source: CppText, whole: Qualified | None, cut: bool) -> list[_Subj
             break
         args = name.args()
         name = read(source, args[0].start, args[0].end) if args else None
-    found: list[_Subject] = []
+    subjects: list[_Subject] = []
     for depth in range(len(chain) - 1, -1, -1):
-        found.extend(_forms(source, chain[depth], cut, depth > 0))
+        subjects.extend(_forms(source, chain[depth], cut, depth > 0))
     raw = Qualified(source, (), 0) if whole is None else whole
-    found.append(_Subject(source.text, 0, cut, "raw", raw, False))
-    return found
+    subjects.append(_Subject(source.text, 0, cut, "raw", raw, False))
+    return subjects
 
 
 def _forms(source: CppText, name: Qualified, cut: bool, wrapped: bool) -> list[_Subject]:
@@ -169,10 +169,10 @@ def _fallback(
 ) -> KernelName:
     source = source or CppText(prepared.text, cut)
     which = fallback("mangled" if demangled is None and family == "mangled" else "other")
-    found = whole or Qualified(source, (), 0)
-    text = found.head() if which.name == "other" else source.text
+    qualified = whole or Qualified(source, (), 0)
+    text = qualified.head() if which.name == "other" else source.text
     parsed = parse(which.grammar, text, False) if text else None
-    reading = NameFields(source.text, parsed or Parsed([], None), 0, cut, found)
+    reading = NameFields(source.text, parsed or Parsed([], None), 0, cut, qualified)
     if parsed is not None:
         which.transformer()(reading)
     return _finish(name, demangled, prepared, family, cut, reading)

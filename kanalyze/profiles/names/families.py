@@ -55,8 +55,8 @@ class Family:
         if not isinstance(self.transform, str):
             return self.transform
         module, _, function = self.transform.partition(":")
-        found: Transform = getattr(import_module(module), function or "transform")
-        return found
+        transform: Transform = getattr(import_module(module), function or "transform")
+        return transform
 
 
 def _family(name: str, form: Form, first: str, what: str, *, wrapped: bool = False) -> Family:
@@ -127,12 +127,12 @@ def families() -> tuple[Family, ...]:
     """Return all families: the built-in ones, then those of other packages' entry points."""
     from importlib.metadata import entry_points
 
-    found = list(FAMILIES)
+    every = list(FAMILIES)
     for entry in entry_points(group=GROUP):
         extra = entry.load()
         if isinstance(extra, Family):
-            found.append(extra)
-    return tuple(found)
+            every.append(extra)
+    return tuple(every)
 
 
 @cache
@@ -150,7 +150,7 @@ def _by_first() -> tuple[dict[str, tuple[Family, ...]], tuple[Family, ...]]:
             table.setdefault(first, []).append(family)
         if not family.first and family.form != "fallback":
             anything.append(family)
-    return {first: tuple(found) for first, found in table.items()}, tuple(anything)
+    return {first: tuple(some) for first, some in table.items()}, tuple(anything)
 
 
 def candidates(text: str) -> tuple[Family, ...]:

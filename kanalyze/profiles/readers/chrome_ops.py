@@ -27,12 +27,12 @@ _PROPERTIES = re.compile(rb'"deviceProperties"\s*:\s*(?=\[)')
 
 def devices_of(header: bytes) -> dict[int | None, ProfiledDevice]:
     """The devices that the text in front of the events describes."""
-    found = _PROPERTIES.search(header)
-    if found is None:
+    match = _PROPERTIES.search(header)
+    if match is None:
         return {}
-    end = header.find(b"]", found.end())
+    end = header.find(b"]", match.end())
     try:
-        facts = msgspec.json.decode(header[found.end() : end + 1], type=list[_DeviceFacts])
+        facts = msgspec.json.decode(header[match.end() : end + 1], type=list[_DeviceFacts])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return {

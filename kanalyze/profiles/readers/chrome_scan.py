@@ -131,9 +131,9 @@ class Scanner(Generic[T]):
                         self._check_end()
                         return False
                 elif depth == 1 and text == b'"traceEvents"':
-                    found = _OPENING.match(buffer, token.end())
-                    if found is not None:
-                        self._pass(found.end(), write)
+                    opening = _OPENING.match(buffer, token.end())
+                    if opening is not None:
+                        self._pass(opening.end(), write)
                         self._ended = self.closed = False
                         self._wait = 0
                         return True
@@ -176,10 +176,10 @@ class Scanner(Generic[T]):
             rest = self._buffer.lstrip(_SPACE)
             self._offset += len(self._buffer) - len(rest)
             if rest:
-                found = " ".join(rest[:60].decode("utf-8", "replace").split())[:40]
+                beginning = " ".join(rest[:60].decode("utf-8", "replace").split())[:40]
                 self._note(
                     self._offset,
-                    f"found '{found}' behind the trace, left out; expected the end of the file",
+                    f"found '{beginning}' behind the trace, left out; expected the end of the file",
                 )
                 return
             piece = next(self._pieces, None)
@@ -251,9 +251,9 @@ class Scanner(Generic[T]):
             elif text in b"}]":
                 depth -= 1
             elif depth == 1 and text == b'"traceEvents"':
-                found = _OPENING.match(buffer, token.end())
-                if found:
-                    return found.end()
+                opening = _OPENING.match(buffer, token.end())
+                if opening:
+                    return opening.end()
         return None
 
     def _quick(self) -> list[T] | None:
@@ -286,8 +286,8 @@ class Scanner(Generic[T]):
         """The last boundary written in another way, which is then the one to look for."""
         start = max(0, end - _LOOK_BACK)
         place = -1
-        for found in _BOUNDARY.finditer(self._buffer, start, end):
-            place, self._separator = found.start(), found[0]
+        for boundary in _BOUNDARY.finditer(self._buffer, start, end):
+            place, self._separator = boundary.start(), boundary[0]
         return place
 
     def _keep(self, place: int) -> None:
@@ -342,9 +342,9 @@ class Scanner(Generic[T]):
         if not rest and plain_list:
             return  # the format allows a list that is not closed
         if rest:
-            found = " ".join(rest[:60].decode("utf-8", "replace").split())[:40]
+            beginning = " ".join(rest[:60].decode("utf-8", "replace").split())[:40]
             self._note_cut(
-                self._offset + len(self._buffer), f"the JSON is cut inside the event '{found}…'"
+                self._offset + len(self._buffer), f"the JSON is cut inside the event '{beginning}…'"
             )
         else:
             self._note_cut(self._offset, "the JSON is cut between events, expected ']'")

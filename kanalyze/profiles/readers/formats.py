@@ -64,8 +64,8 @@ def read_dump(path: str | Path, *, names_only: bool = False) -> Iterator[Event]:
 
 def files_in(folder: Path) -> list[Path]:
     """The files of a folder and the folders below it that may be dumps, sorted."""
-    found = (p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
-    return sorted(p for p in found if not any(q.startswith(".") for q in p.parts[1:]))
+    paths = (p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
+    return sorted(p for p in paths if not any(q.startswith(".") for q in p.parts[1:]))
 
 
 def opened(path: str | Path) -> DumpSource:
@@ -122,14 +122,14 @@ def _text(source: DumpSource, head: bytes) -> Iterator[Event]:
         yield from names_list.read(lines, source.name)
         return
     seen = nsys_stats.Seen()
-    found = False
+    has_names = False
     for line in lines:
         events = _table(lines, line, seen, source.name)
         if events is None:
             continue
-        found = True
+        has_names = True
         yield from events
-    if not found and not source.trouble.message:
+    if not has_names and not source.trouble.message:
         first = next((t for t in text.splitlines() if t.strip()), "").strip()
         shown = first if len(first) <= 40 else first[:40] + "…"
         raise NotADumpError(f"found '{shown}', {EXPECTED}", file=source.name)

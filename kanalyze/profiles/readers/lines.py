@@ -34,10 +34,10 @@ class DumpLines:
         if self._back:
             self.number, line = self._back.popleft()
             return line
-        found = next(self._lines, None)
-        if found is None:
+        numbered = next(self._lines, None)
+        if numbered is None:
             return None
-        self.number, line = found
+        self.number, line = numbered
         if "\x1b" in line:
             line = _COLOR.sub("", line)
         return _PREFIX.sub("", line) if line.startswith("[rank") else line
@@ -91,7 +91,7 @@ def cells_of(line: str, delimiter: str, lines: DumpLines | None = None) -> list[
 
 def spans_of(rule: str) -> list[tuple[int, int]]:
     """The columns under a rule of dashes: start and end of each."""
-    return [found.span() for found in re.finditer(r"-{2,}", rule)]
+    return [match.span() for match in re.finditer(r"-{2,}", rule)]
 
 
 def is_rule(line: str) -> bool:

@@ -115,9 +115,9 @@ class NcuLaunch:
 
 def capability_of(text: str) -> tuple[int, int] | None:
     """A compute capability: "9.0", in some countries "9,0"."""
-    found = re.fullmatch(r"(\d+)[.,](\d)", text.strip())
-    major = whole(found[1]) if found else None
-    return (major, int(found[2])) if found and major is not None else None
+    match = re.fullmatch(r"(\d+)[.,](\d)", text.strip())
+    major = whole(match[1]) if match else None
+    return (major, int(match[2])) if match and major is not None else None
 
 
 def sizes_of(text: str) -> Dims | None:

@@ -61,9 +61,9 @@ def read(lines: DumpLines, headline: str, file: str) -> Iterator[Event]:
 
 
 def _launch(line: str) -> NcuLaunch:
-    found = _match(line)
-    assert found is not None
-    part = found.groupdict()
+    match = _match(line)
+    assert match is not None
+    part = match.groupdict()
     whole = NumberForm().integer
     return NcuLaunch(
         part["name"],

@@ -150,7 +150,7 @@ def _times(row: sqlite3.Row, name: str) -> tuple[float | None, float | None]:
 def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, ProfiledDevice]:
     if "TARGET_INFO_GPU" not in tables:
         return {}
-    found = {}
+    devices = {}
     for row in _rows(base, "select * from TARGET_INFO_GPU"):
         names = row.keys()
 
@@ -166,5 +166,5 @@ def _devices(base: sqlite3.Connection, tables: set[str]) -> dict[int, ProfiledDe
             major, minor = (whole(head), whole(tail)) if dot else (None, None)
         capability = None if major is None or minor is None else (major, minor)
         sms = _whole(value("smCount"))
-        found[identity] = ProfiledDevice(identity, _text(value("name")) or None, capability, sms)
-    return found
+        devices[identity] = ProfiledDevice(identity, _text(value("name")) or None, capability, sms)
+    return devices

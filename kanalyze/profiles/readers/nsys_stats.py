@@ -87,8 +87,8 @@ def columns_of(cells: list[str]) -> StatsColumns | None:
     units: dict[str, str] = {}
     plain = []
     for cell in cells:
-        found = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", cell)
-        plain.append((found[1].strip().lower(), found[2]) if found else (cell.lower(), ""))
+        match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", cell)
+        plain.append((match[1].strip().lower(), match[2]) if match else (cell.lower(), ""))
     for role, words in _ROLES.items():
         for word in words:
             place = next(
@@ -273,8 +273,8 @@ def _event(table: _Table, cells: list[str], file: str) -> Event | Unknown | None
         kind = "memset" if "memset" in name.lower() else "memcpy"
     calls = table.whole(cells, "calls") if table.text(cells, "calls") else 1
     if calls is None or not 0 <= calls <= _MOST_CALLS:
-        found = table.text(cells, "calls")[:40]
-        reason = f"left out '{name[:40]}': found '{found}' calls, expected a number of calls"
+        cell = table.text(cells, "calls")[:40]
+        reason = f"left out '{name[:40]}': found '{cell}' calls, expected a number of calls"
         return Unknown(reason)
     start = table.time(cells, "start")
     return Event(
@@ -295,9 +295,9 @@ def _event(table: _Table, cells: list[str], file: str) -> Event | Unknown | None
 
 def _device(text: str) -> ProfiledDevice | None:
     """A device as the profilers write it: "NVIDIA H200 (0)" or "0"."""
-    found = re.fullmatch(r"(.*?)\s*\((\d+)\)", text)
-    if found:
-        return ProfiledDevice(whole(found[2]), found[1] or None)
+    match = re.fullmatch(r"(.*?)\s*\((\d+)\)", text)
+    if match:
+        return ProfiledDevice(whole(match[2]), match[1] or None)
     if text.isdecimal():
         return ProfiledDevice(whole(text))
     return ProfiledDevice(None, text) if text else None

@@ -45,11 +45,11 @@ def whole(text: str) -> int | None:
 
 def time_us(text: str) -> float | None:
     """A time with its unit, as PyTorch prints it ("3.559ms"), in microseconds."""
-    found = re.fullmatch(r"\s*([\d.,]+)\s*([a-zµμ]+)\s*", text)
-    if found is None or found[2] not in TIME_UNITS:
+    match = re.fullmatch(r"\s*([\d.,]+)\s*([a-zµμ]+)\s*", text)
+    if match is None or match[2] not in TIME_UNITS:
         return None
-    number = NumberForm().number(found[1])
-    return None if number is None else number * TIME_UNITS[found[2]]
+    number = NumberForm().number(match[1])
+    return None if number is None else number * TIME_UNITS[match[2]]
 
 
 def base_unit(value: float, unit: str) -> float:
@@ -127,9 +127,9 @@ def form_of(
             if not grouped or any(c in bare for c in _BLANKS):
                 votes[last] += 10
     for text in whole:
-        found = re.fullmatch(r"[-+]?\d{1,3}([.,])\d{3}", text.strip())
-        if found:
-            votes[other[found[1]]] += 10  # 1.234 calls: groups
+        match = re.fullmatch(r"[-+]?\d{1,3}([.,])\d{3}", text.strip())
+        if match:
+            votes[other[match[1]]] += 10  # 1.234 calls: groups
     if votes["."] == votes[","]:
         return NumberForm("," if semicolons else ".")
     return NumberForm("," if votes[","] > votes["."] else ".")

@@ -145,13 +145,13 @@ class DumpSource:
         Raises:
             InputError: something was.
         """
-        found = self.trouble
-        if not found.message:
+        trouble = self.trouble
+        if not trouble.message:
             return
-        more = f" (and {found.more:,} more)" if found.more else ""
-        message = found.message + more
-        if found.line:
-            raise InputError(message, SourceSpot(self.name, found.line, 1))
+        more = f" (and {trouble.more:,} more)" if trouble.more else ""
+        message = trouble.message + more
+        if trouble.line:
+            raise InputError(message, SourceSpot(self.name, trouble.line, 1))
         raise InputError(message, file=self.name)
 
     def _count(self, piece: bytes) -> None:

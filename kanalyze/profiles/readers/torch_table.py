@@ -94,15 +94,15 @@ def read(lines: DumpLines, header: str, file: str) -> Iterator[Event]:
 def _kernels(rows: list[_Row], lines: DumpLines) -> list[_Row]:
     """The rows of kernels that took time; what cannot be a time is noted."""
     on_cpu = {row.name for row in rows if row.on_cpu}
-    found = []
+    kernels = []
     for row in rows:
         if row.on_cpu or row.time_us == 0 or not _is_kernel(row.name, on_cpu):
             continue
         if is_time(row.time_us):
-            found.append(row)
+            kernels.append(row)
         else:
             lines.trouble(wrong_time(row.name, row.time_us), row.line)
-    return found
+    return kernels
 
 
 def _own_time(text: str) -> float | None:
@@ -158,15 +158,15 @@ def read_averages(lines: DumpLines, line: str, file: str) -> Iterator[Event]:
     rows: list[_Row] = []
     current: str | None = line
     while current is not None and opens_averages(current):
-        for found in _AVERAGE.finditer(current):
-            own, mean = _own_time(found["own"]), time_us(found["mean"])
-            cpu = [time_us(found[key]) for key in ("self_cpu", "cpu")]
+        for match in _AVERAGE.finditer(current):
+            own, mean = _own_time(match["own"]), time_us(match["mean"])
+            cpu = [time_us(match[key]) for key in ("self_cpu", "cpu")]
             if own is None or mean is None:
                 continue
             ratio = own / mean if mean else 1.0
             calls = max(1, round(ratio)) if is_time(ratio) else 1
             on_cpu = any(t is None or t > 0 for t in cpu)
-            rows.append(_Row(found["name"], on_cpu, own, calls, lines.number))
+            rows.append(_Row(match["name"], on_cpu, own, calls, lines.number))
         current = lines.next()
     if current is not None:
         lines.back(current)

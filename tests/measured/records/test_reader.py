@@ -20,7 +20,7 @@ import pytest
 
 from kanalyze.errors import InputError
 from kanalyze.measured.records import files as files
-from kanalyze.measured.records.reader import Record, Skipped, read_records
+from kanalyze.measured.records.reader import Record, SkippedRecord, read_records
 
 ROOT = Path(__file__).parents[3]
 OURS = ROOT / "samples" / "h200_records"
@@ -46,7 +46,7 @@ def change(folder: Path, action: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(data), "utf-8")
 
 
-def lines(skipped: list[Skipped]) -> list[str]:
+def lines(skipped: list[SkippedRecord]) -> list[str]:
     return [str(s.error).splitlines()[0] for s in skipped]
 
 
