@@ -67,18 +67,18 @@ class KernelLaunch:
 
     Args:
         cfg: its control-flow graph.
-        found: its accesses and solved loops.
+        addresses: its accesses and solved loops.
         variables: variables in sight, by name.
         launch: grid, block and arguments.
     """
 
     def __init__(
-        self, cfg: Cfg, found: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
+        self, cfg: Cfg, addresses: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
     ):
         self.cfg = cfg
-        self.found = found
-        self.launch = launch = unwritten(cfg.function, found, launch)
-        self.executed = found.predicates
+        self.addresses = addresses
+        self.launch = launch = unwritten(cfg.function, addresses, launch)
+        self.executed = addresses.predicates
         self.params = {
             (parameter.name, 0): given.value
             for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
@@ -86,7 +86,7 @@ class KernelLaunch:
         }
         self.arrays = contents_of(cfg.function.parameters, launch)
         self.maps = maps_of(cfg.function.parameters, launch)
-        self.addresses = _layout(variables)
+        self.shared_places = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
         self._costs: dict[int, Cost] = {}  # by the `id` of the access
@@ -221,7 +221,7 @@ class KernelLaunch:
         Raises:
             UnknownValueError, TooLargeError: it is not known, or there are too many cases.
         """
-        pool = self.found.solved.registers.pool
+        pool = self.addresses.solved.registers.pool
 
         def open_(value: Value) -> Value:
             if value.op == "and" and value.bits == 1:
@@ -289,8 +289,8 @@ class KernelLaunch:
             bulk_copies.mark(*self._told(access), footprint)
             return
         for some in self.parts(access):
-            for found in classes(*some.place(access)):
-                footprint.mark(*found)
+            for kind in classes(*some.place(access)):
+                footprint.mark(*kind)
 
     def place(self, access: AccessValue) -> tuple[Parts, Condition, Occurrences]:
         """The address, when it is accessed, and the extents of the axes that both vary over.
@@ -322,11 +322,11 @@ class KernelLaunch:
         """The lowest and the highest address that the access can have, whatever its condition."""
         if is_bulk(access.instruction, access.row):
             return bulk_copies.span(self._told(access)[0])
-        found = []
+        ranges = []
         for some in self.parts(access):
             where = some._grid(access.block)[0].value(access.address)
-            found.append((where.low, where.high))
-        return min(low for low, _ in found), max(high for _, high in found)
+            ranges.append((where.low, where.high))
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     # ------------------------------------------------------------ axes and conditions
 
@@ -372,20 +372,20 @@ class KernelLaunch:
 
     def _runs_of(self, header: int, block: int) -> Value:
         """How often a block of a loop runs, once the loop is entered."""
-        trip = self.found.solved.trips[header]
+        trip = self.addresses.solved.trips[header]
         if trip.count is None or trip.last is None:
             raise UnknownValueError(f"the length of a loop: {trip.reason}")
         if not trip.tests_first:
             return trip.count
         if block != header:
             return trip.last
-        pool = self.found.solved.registers.pool
+        pool = self.addresses.solved.registers.pool
         return pool.node("add", trip.last.bits, trip.last, pool.const(1, trip.last.bits))
 
     def _within(self, grid: Grid, header: int, block: int) -> Condition:
         """Whether the loop comes to its iteration number: it went on before, every time."""
-        trip = self.found.solved.trips[header]
-        pool = self.found.solved.registers.pool
+        trip = self.addresses.solved.trips[header]
+        pool = self.addresses.solved.registers.pool
         if trip.goes_on is None:
             runs = self._runs_of(header, block)
             number = pool.iteration(header, runs.bits)
@@ -401,7 +401,7 @@ class KernelLaunch:
     def _over(self, loops: dict[int, int]) -> Grid:
         launch = self.launch
         return Grid(
-            launch.grid, launch.block, self.params, self.addresses, loops, self.arrays,
+            launch.grid, launch.block, self.params, self.shared_places, loops, self.arrays,
             launch.cluster or (1, 1, 1), self.part,
         )  # fmt: skip
 
@@ -422,13 +422,13 @@ def _sum(counts: Sequence[Counted]) -> Counted:
 
 def _widened(address: Value) -> Iterator[Value]:
     """The 32-bit values that are widened and added up to an address, as they are or scaled."""
-    found = [address]
-    while found:
-        value = found.pop()
+    pending = [address]
+    while pending:
+        value = pending.pop()
         if value.op in ("sext", "zext") and value.args[0].bits == 32:
             yield value
         elif value.op in ("add", "sub", "mul", "shl"):
-            found += value.args
+            pending += value.args
 
 
 def _alignment(access: AccessValue) -> int:
@@ -460,11 +460,11 @@ def rule_of(access: AccessValue) -> CountingRule | None:
 def _layout(variables: Mapping[str, ir.Variable]) -> dict[str, int]:
     """Addresses of the shared variables: in order of declaration, the dynamic one last."""
     place = 0
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     shared = [v for v in variables.values() if v.space == "shared"]
     for variable in sorted(shared, key=lambda v: v.bytes is None):
         align = max(variable.align or 1, _SHARED_ALIGNMENT if variable.bytes is None else 1)
         place = -(-place // align) * align
-        found[variable.name] = place
+        places[variable.name] = place
         place += variable.bytes or 0
-    return found
+    return places

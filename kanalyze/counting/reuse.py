@@ -29,12 +29,12 @@ def shared(launched: KernelLaunch, costs: Sequence[Cost]) -> doc.Sharing | Unkno
             return Unknown(cost.reason)
     try:
         asked = sum(_asked(launched, cost) for cost in costs)
-        found = reuse([launched.by_block(cost.access) for cost in costs])
+        reused = reuse([launched.by_block(cost.access) for cost in costs])
     except UnknownValueError as error:
         return Unknown(str(error))
     except TooLargeError:
         return Unknown("blocks differ in too many ways to be compared")
-    return _document(found, asked)
+    return _document(reused, asked)
 
 
 def _asked(launched: KernelLaunch, cost: Cost) -> int:
@@ -46,8 +46,8 @@ def _asked(launched: KernelLaunch, cost: Cost) -> int:
     return cost.counted.cost
 
 
-def _document(found: Reuse, asked: int) -> doc.Sharing:
-    sizes = found.by_sectors
+def _document(reused: Reuse, asked: int) -> doc.Sharing:
+    sizes = reused.by_sectors
     by_block = sum(size * blocks for size, blocks in sizes.items())
     blocks = sum(sizes.values())
     return doc.Sharing(
@@ -55,8 +55,8 @@ def _document(found: Reuse, asked: int) -> doc.Sharing:
         by_block_bytes=by_block * SECTOR,
         again_in_block_bytes=(asked - by_block) * SECTOR,
         blocks=blocks,
-        most_blocks=max(found.by_blocks, default=0),
-        shares=_shares(found.by_blocks),
+        most_blocks=max(reused.by_blocks, default=0),
+        shares=_shares(reused.by_blocks),
         sectors_per_block=doc.SectorsPerBlock(
             min(sizes, default=0), _median(sizes), max(sizes, default=0)
         ),

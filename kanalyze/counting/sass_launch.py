@@ -2,10 +2,10 @@
 
 What: warps that execute each block of the machine code, executed warp instructions in all and by
 class, and wavefronts of accesses to shared memory.
-Formula: a warp executes a block if any of its threads reaches it (`kanalyze.symbolic.reach`), in
-each iteration of the loops around it; an instruction is executed once by each such warp, whether
-its guard is on or off. Where threads of a warp went different ways, each part issues the
-instructions up to the ``BSYNC`` at which they meet.
+Formula: a warp executes a block if any of its threads reaches it, in each iteration of the loops
+around it (`kanalyze.symbolic.execution_predicates`); an instruction is executed once by each such
+warp, whether its guard is on or off. Where threads of a warp went different ways, each part issues
+the instructions up to the ``BSYNC`` at which they meet.
 Source: ``smsp__inst_executed.sum`` and its kin, which this equals on an H200 for the kernels in the
 tests.
 Limits: what depends on data is unknown, with the reason; so are subroutines that several places
@@ -35,11 +35,11 @@ from kanalyze.sass.ir import SassInstruction, SassModule
 from kanalyze.sass.memory import SassAccess, memory_access
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import Addresses
+from kanalyze.symbolic.execution_predicates import ExecutionPredicates
 from kanalyze.symbolic.grid import Condition, Grid, UnknownValueError, both
 from kanalyze.symbolic.isa import negation
 from kanalyze.symbolic.loops import solve
 from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.symbolic.reach import Reach
 from kanalyze.symbolic.registers import Answer, OperandRequest, branch_sides, follow_code
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import parameter_places
@@ -105,7 +105,7 @@ class SassKernelLaunch:
         pool = ValuePool()
         arrays = arrays_of(parameters, launch)
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
-        wanted = [_request(*found[1:]) for found in _accesses(cfg)]
+        wanted = [_request(*access[1:]) for access in _accesses(cfg)]
         self._failing = failing = failing_blocks(cfg, module)
         registers = follow_code(cfg, isa, pool, wanted, failing)
         self._answers = dict(
@@ -117,8 +117,8 @@ class SassKernelLaunch:
             if given.value is not None
         }
         solved = solve(registers)
-        self._reach = Reach(cfg, solved, failing)
-        self._axes = _Axes(cfg, Addresses((), solved), self._reach, params, launch)
+        self._predicates = ExecutionPredicates(cfg, solved, failing)
+        self._axes = _Axes(cfg, Addresses((), solved), self._predicates, params, launch)
         self._axes.arrays = contents_of(parameters, launch)
         self._repeated = called_twice(cfg)
 
@@ -144,14 +144,14 @@ class SassKernelLaunch:
     @cached_property
     def _apart(self) -> dict[int, int | None]:
         """The blocks where ways meet, but not the threads of a warp that took them: arrivals."""
-        found: dict[int, int | None] = {}
+        splits: dict[int, int | None] = {}
         for block in self.cfg.order:
             if not before_join(self.cfg.blocks[block]):
                 runs, arriving = self._axes.runs(block).warps, self._arriving(block)
                 scattered = any(self._axes.scattered(way, block) for way in self._ways(block))
                 if runs is not None and (scattered or (arriving or 0) > runs):
-                    found[block] = None if scattered else arriving
-        return found
+                    splits[block] = None if scattered else arriving
+        return splits
 
     def _ways(self, block: int) -> list[int]:
         """The blocks that lead into a block, without those that jump back to it."""
@@ -159,7 +159,7 @@ class SassKernelLaunch:
         return [
             before
             for before in self.cfg.graph.predecessors(block)
-            if before in self._reach.alive and not any(before in loop.body for loop in loops)
+            if before in self._predicates.alive and not any(before in loop.body for loop in loops)
         ]
 
     @cached_property
@@ -229,7 +229,7 @@ class SassKernelLaunch:
     @cached_property
     def accesses(self) -> tuple[AccessCost, ...]:
         """Loads, stores and copies of global and shared memory, dummies included."""
-        return tuple(self._cost(*found) for found in _accesses(self.cfg))
+        return tuple(self._cost(*access) for access in _accesses(self.cfg))
 
     def _cost(
         self, block: SassBlock, instruction: SassInstruction, access: SassAccess
@@ -334,19 +334,19 @@ class _Axes(KernelLaunch):
     def __init__(
         self,
         cfg: SassCfg,
-        found: Addresses,
-        reach: Reach,
+        addresses: Addresses,
+        predicates: ExecutionPredicates,
         params: dict[tuple[str, int], int],
         launch: Launch,
     ):
         self.cfg = cast(Cfg, cfg)  # what is used of it is the same
-        self.found = found
+        self.addresses = addresses
         self.launch = launch
-        self.reach = reach
-        self.executed = reach.found
+        self.predicates = predicates
+        self.executed = predicates.by_block
         self.params = params
         self.arrays = {}
-        self.addresses = {}
+        self.shared_places = {}
         self._grids = {}
         self._runs = {}
         self.part = None
@@ -362,11 +362,11 @@ class _Axes(KernelLaunch):
             copied = [value for value in answer.values if value.bits == 1]  # of LDGSTS
             for value in [answer.guard, *copied]:
                 if value is not None:
-                    (held,) = self.found.solved.resolve([value], answer.block)
+                    (held,) = self.addresses.solved.resolve([value], answer.block)
                     condition = both(condition, grid.condition(held))
             where = parts.number(0, grid.dimensions)
             if address is not None:
-                (resolved,) = self.found.solved.resolve([address], answer.block)
+                (resolved,) = self.addresses.solved.resolve([address], answer.block)
                 where = grid.value(resolved)
             return count(rule, where, condition, self._shape(grid))
         except UnknownValueError as error:
@@ -403,7 +403,7 @@ class _Axes(KernelLaunch):
         try:
             grid, within = self._grid(block)
             condition = both(within, self._reached(grid, block))
-            edge = self.reach.edge(predecessor, block)
+            edge = self.predicates.edge(predecessor, block)
             return self._count(grid, both(condition, grid.condition(edge)))
         except (UnknownValueError, TooLargeError):
             return None
@@ -414,12 +414,12 @@ class _Axes(KernelLaunch):
 
     def _leaves(self, block: int, outside: int) -> Value:
         """When a thread goes from ``block``, in a loop, to the block ``outside``."""
-        pool = self.found.solved.registers.pool
-        condition = self.found.solved.registers.conditions.get(block)
-        taken, following = branch_sides(self.reach.cfg, block)
+        pool = self.addresses.solved.registers.pool
+        condition = self.addresses.solved.registers.conditions.get(block)
+        taken, following = branch_sides(self.predicates.cfg, block)
         if condition is None or taken is None or taken == following:
             raise UnknownValueError("a branch table")
-        (condition,) = self.found.solved.resolve([condition], block)
+        (condition,) = self.addresses.solved.resolve([condition], block)
         return condition if outside == taken else negation(pool, condition)
 
 

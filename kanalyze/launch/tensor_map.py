@@ -130,12 +130,12 @@ class TensorMap:
 
 
 def _numbers(data: Mapping[str, Any], key: str, count: int | None) -> tuple[int, ...]:
-    found = data[key]
-    if not isinstance(found, list | tuple):
-        raise ValueError(f"{key} is {found!r}, expected a list of numbers")
-    if count is not None and len(found) != count:
-        raise ValueError(f"{key} has {len(found)} numbers, expected {count}")
-    return tuple(_number(number, key) for number in found)
+    numbers = data[key]
+    if not isinstance(numbers, list | tuple):
+        raise ValueError(f"{key} is {numbers!r}, expected a list of numbers")
+    if count is not None and len(numbers) != count:
+        raise ValueError(f"{key} has {len(numbers)} numbers, expected {count}")
+    return tuple(_number(number, key) for number in numbers)
 
 
 def _number(value: Any, key: str) -> int:

@@ -68,9 +68,9 @@ class Lanes:
 
     def offsets(self, values: Mapping[str, int]) -> tuple[int, ...] | None:
         """The offsets for arguments of these values; None where one is missing."""
-        found = [form.at(values) for form in self.forms]
-        known = [n for n in found if n is not None]
-        return tuple(known) if len(known) == len(found) else None
+        offsets = [form.at(values) for form in self.forms]
+        known = [n for n in offsets if n is not None]
+        return tuple(known) if len(known) == len(offsets) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
         threads: extents of the block.
     """
     lanes = range(min(WARP, threads[0] * threads[1] * threads[2]))
-    found = differences([address], threads, [LanePlace(lane) for lane in lanes])
-    return Lanes(tuple(row[0] for row in found)) if found is not None else None
+    rows = differences([address], threads, [LanePlace(lane) for lane in lanes])
+    return Lanes(tuple(row[0] for row in rows)) if rows is not None else None
 
 
 def differences(
@@ -103,17 +103,17 @@ def differences(
 
     Rows are places, columns addresses. None as in `of_lanes`.
     """
-    found = _sums(list(addresses), threads, places)
-    if found is None:
+    rows = _sums(list(addresses), threads, places)
+    if rows is None:
         return None
-    start = found[0][0]
-    return [[_less(form, start) for form in row] for row in found]
+    start = rows[0][0]
+    return [[_less(form, start) for form in row] for row in rows]
 
 
 def start(address: Value, threads: tuple[int, int, int]) -> Form | None:
     """The address of the launch's first thread, pointers among its terms; None as in `of_lanes`."""
-    found = _sums([address], threads, [LanePlace()])
-    return found[0][0] if found is not None else None
+    rows = _sums([address], threads, [LanePlace()])
+    return rows[0][0] if rows is not None else None
 
 
 def _sums(

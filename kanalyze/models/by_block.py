@@ -82,8 +82,8 @@ class Plain:
 
     def mark(self, block: int, footprint: Footprint) -> None:
         """See `BlockAccess`."""
-        for found in classes(*at_block(*self.placed, block)):
-            footprint.mark(*found)
+        for kind in classes(*at_block(*self.placed, block)):
+            footprint.mark(*kind)
 
     def span(self, block: int) -> tuple[int, int]:
         """See `BlockAccess`."""

@@ -82,9 +82,9 @@ def _traffic(group: list[tuple[ir.Instruction, table.MemoryAccess]]) -> AccessCl
 
 def special_registers(instructions: Iterable[ir.Instruction]) -> dict[str, int]:
     """Special registers with the number of instructions that read each."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for instruction in instructions:
         for name in table.uses(instruction):
             if special_register(name) is not None:
-                found[name] += 1
-    return dict(found)
+                counts[name] += 1
+    return dict(counts)

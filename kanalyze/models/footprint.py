@@ -157,7 +157,7 @@ class Footprint:
             return _single(edges[::2] + self.low // SECTOR, edges[1::2] + self.low // SECTOR)
         begins = [run.first for run in self.runs if run.times == 1]
         ends = [run.first + run.length for run in self.runs if run.times == 1]
-        found = []
+        runs = []
         if len(begins) < len(self.runs):
             begins, ends = [], []
             for strip in self._strips():
@@ -170,8 +170,8 @@ class Footprint:
                         begins.append(first)
                         ends.append(last)
                     else:
-                        found.append(SectorRun(first, self._row(), strip.height, end - begin))
-        return found + _single(np.array(begins, np.int64), np.array(ends, np.int64))
+                        runs.append(SectorRun(first, self._row(), strip.height, end - begin))
+        return runs + _single(np.array(begins, np.int64), np.array(ends, np.int64))
 
 
 def _single(begins: Array, ends: Array) -> list[SectorRun]:
@@ -196,11 +196,11 @@ def _step(bases: Array) -> int | None:
 def _repeated(first: int, step: int, times: int, offsets: Array) -> set[SectorRun]:
     """The sectors of ``base + offset`` for bases that lie evenly, from the first on."""
     turn = SECTOR // math.gcd(step, SECTOR)  # so many steps are whole sectors
-    found: set[SectorRun] = set()
+    runs: set[SectorRun] = set()
     for base in range(min(turn, times)):
         sectors = np.unique(np.floor_divide(offsets + (first + base * step), SECTOR))
-        found |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
-    return found
+        runs |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
+    return runs
 
 
 def _runs(sectors: Array, step: int = 0, times: int = 1) -> set[SectorRun]:

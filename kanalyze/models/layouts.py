@@ -105,12 +105,12 @@ def best(
         layouts: those to try; of equally good ones the first is taken.
         total: wavefronts of all accesses with a layout, None if not known.
     """
-    found: tuple[Layout, int] | None = None
+    least: tuple[Layout, int] | None = None
     for layout in layouts:
         after = total(layout)
-        if after is not None and after < (before if found is None else found[1]):
-            found = (layout, after)
-    return found
+        if after is not None and after < (before if least is None else least[1]):
+            least = (layout, after)
+    return least
 
 
 def widest(sizes: Sequence[int]) -> int:

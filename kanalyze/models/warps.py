@@ -237,11 +237,11 @@ class Counter:
         rising: dict[int, list[int]] = {}
         for axis in axes:
             some = along(given, axis)
-            found = representatives(some) if some is not None else None
-            if some is not None and found is not None:
+            chosen = representatives(some) if some is not None else None
+            if some is not None and chosen is not None:
                 columns = [i for i, feature in enumerate(given) if axis in axes_along(feature)]
-                rows = np.stack([feature.at(found[0]) for feature in some], axis=1)
-                tables.append((columns, *alike(rows, found[1])))
+                rows = np.stack([feature.at(chosen[0]) for feature in some], axis=1)
+                tables.append((columns, *alike(rows, chosen[1])))
                 rising[axis] = columns
         done = {i for columns in rising.values() for i in columns}
         nothing = np.zeros((1,) * self.rank, np.int64)

@@ -102,7 +102,7 @@ def unrolled(totals: LaunchTotals, code: SassKernelLaunch) -> int:
     machine code.
     """
     in_ptx: Counter[int] = Counter()
-    for access in totals.launched.found.accesses:
+    for access in totals.launched.addresses.accesses:
         loop = totals.launched.cfg.innermost_loop(access.block)
         if loop is not None and access.row.space == "global" and access.row.kind == "load":
             in_ptx[loop.header] += 1
@@ -173,8 +173,8 @@ def turns(totals: LaunchTotals) -> float:
     pointers = {id(cost): row.pointer for cost, row in rows}
     for cost in atomics.counted_atomics(totals.costs):
         groups.setdefault(pointers[id(cost)], []).append(cost)
-    found = [atomics.operations(totals.launched, group) for group in groups.values()]
-    return max((known.each for known in found if known is not None), default=0.0)
+    operations = [atomics.operations(totals.launched, group) for group in groups.values()]
+    return max((known.each for known in operations if known is not None), default=0.0)
 
 
 def _alternates(code: SassKernelLaunch) -> bool:

@@ -224,16 +224,16 @@ class BodyReader:
     def _flush(self) -> None:
         """Make the waiting instructions: every shape that is new goes through the grammar."""
         texts, matches, contexts, body = self._texts, self._matches, self._contexts, self._body
-        found = shapes.shapes_of(texts)
+        keys = shapes.shapes_of(texts)
         wrong = self._wrong_operands()
-        binders = list(map(shapes.known_binder, found))
+        binders = list(map(shapes.known_binder, keys))
         unreadable: list[tuple[int, Opaque]] = []
         for number in sorted({n for n, bind in enumerate(binders) if bind is None} | wrong.keys()):
             match, context = matches[number], contexts[number]
             try:
                 if binders[number] is None:
                     call = match[2].partition(".")[0] == "call"
-                    binders[number] = shapes.binder(found[number], texts[number], call)
+                    binders[number] = shapes.binder(keys[number], texts[number], call)
                 if number in wrong:
                     raise shapes.ShapeError(wrong[number], match.start(2) - match.start(3))
             except shapes.ShapeError as error:

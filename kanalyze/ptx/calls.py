@@ -31,8 +31,8 @@ def called(module: Module, function: Function) -> dict[str, Function | None]:
 
 def accesses_in(function: Function) -> list[Instruction]:
     """The instructions of a called function that access memory beyond its own frame."""
-    found = ((i, memory_access(i)) for i in function.instructions)
-    return [i for i, access in found if access is not None and access.space in _OUTSIDE]
+    accesses = ((i, memory_access(i)) for i in function.instructions)
+    return [i for i, access in accesses if access is not None and access.space in _OUTSIDE]
 
 
 def not_followed(module: Module, function: Function) -> tuple[int, str | None]:

@@ -384,10 +384,10 @@ def _modifiers(opcode: str) -> tuple[tuple[str, ...], int, int, tuple[str, ...]]
             hints.append(f".{part}")
         elif head in ("L1", "L2"):
             hints.append(part)
-        elif found := _VECTOR.match(part):
-            vector = int(found[1])
-        elif found := _SIZED.match(part):
-            bits = int(found[1]) * int(found[2] or 1)
+        elif match := _VECTOR.match(part):
+            vector = int(match[1])
+        elif match := _SIZED.match(part):
+            bits = int(match[1]) * int(match[2] or 1)
     return tuple(spaces), vector, bits, tuple(hints)
 
 

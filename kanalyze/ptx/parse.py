@@ -84,11 +84,11 @@ def parse_ptx_modules(text: str, name: str = "<string>") -> tuple[Module, ...]:
         raise InputError(f"found {other}, expected PTX", spot)
     junk: tuple[int, int] | None = None
     if not text.startswith((".", "@@"), start):
-        found = _PTX_START.search(text, start)
-        if found is None:
+        match = _PTX_START.search(text, start)
+        if match is None:
             raise InputError("found no PTX, expected a '.version' directive", source.spot(start))
-        junk = (start, found.start())
-        start = found.start()
+        junk = (start, match.start())
+        start = match.start()
     with _without_collector():
         return _modules(source, start, junk)
 
@@ -283,8 +283,8 @@ class _ModuleReader:
     def _junk(self, at: int, end: int) -> int:
         """Skip text that is no PTX; return where PTX may go on."""
         if self._next_ptx < at:
-            found = _PTX_START.search(self._text, at)
-            self._next_ptx = found.start() if found else end
+            match = _PTX_START.search(self._text, at)
+            self._next_ptx = match.start() if match else end
         stop = self._next_ptx
         if stop < end and _CUOBJDUMP.search(self._text, at, min(stop, at + 1000)):
             return stop
@@ -313,9 +313,9 @@ class _ModuleReader:
             self.error(*_unfinished(cut))
             return cut.end
         if cut.stop in ("", "}") or (cut.stop == "{" and kind is None):
-            found = repr(cut.stop) if cut.stop else "the end of the file"
+            stop = repr(cut.stop) if cut.stop else "the end of the file"
             where = cut.end if cut.stop else len(self._text.rstrip())
-            self.error(f"found {found} in a declaration, expected ';'", where)
+            self.error(f"found {stop} in a declaration, expected ';'", where)
             return max(self._after_line(start), cut.end) if cut.stop else cut.end
         try:
             if kind is not None:

@@ -94,22 +94,22 @@ def tree_of(start: str, text: str) -> Tree[Any]:
     except UnexpectedCharacters as error:
         where = error.pos_in_stream or 0
         word = _WORD.match(text, where)
-        found = f"found {(word[0] if word else text[where : where + 1])!r}"
-        raise ShapeError(_expected(found, error.allowed), where) from None
+        problem = f"found {(word[0] if word else text[where : where + 1])!r}"
+        raise ShapeError(_expected(problem, error.allowed), where) from None
     except UnexpectedToken as error:
         where = error.token.start_pos
-        found = f"found {str(error.token)!r}"
+        problem = f"found {str(error.token)!r}"
         if error.token.type == "$END":
-            found, where = "found the end of the statement", len(text)
+            problem, where = "found the end of the statement", len(text)
         raise ShapeError(
-            _expected(found, error.accepts or error.expected), where if where else 0
+            _expected(problem, error.accepts or error.expected), where if where else 0
         ) from None
     except UnexpectedEOF as error:
         message = _expected("found the end of the statement", error.expected)
         raise ShapeError(message, len(text)) from None
 
 
-def _expected(found: str, terminals: Iterable[str] | None) -> str:
+def _expected(problem: str, terminals: Iterable[str] | None) -> str:
     """Return ``found X, expected A, B or C``."""
     lark = grammar()
     words: list[str] = []
@@ -130,9 +130,9 @@ def _expected(found: str, terminals: Iterable[str] | None) -> str:
     if operators:
         words.append("an operator")
     if not words:
-        return found
+        return problem
     tail = words[-1] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-    return f"{found}, expected {tail}"
+    return f"{problem}, expected {tail}"
 
 
 # ---------------------------------------------------------------- shapes of operand lists
@@ -148,10 +148,10 @@ def shapes_of(texts: list[str]) -> list[str]:
         return []
     joined = ";".join(texts)
     shapes = _NUMBER_RUN.sub("0", _NAME_RUN.sub("n", joined)).split(";")
-    if any(constants.number(found) is None for found in set(_PREFIXED.findall(joined))):
+    if any(constants.number(number) is None for number in set(_PREFIXED.findall(joined))):
         for index, text in enumerate(texts):
-            found = _SLOT.findall(text)
-            if any(s[0].isdigit() and constants.number(s) is None for s in found):
+            words = _SLOT.findall(text)
+            if any(s[0].isdigit() and constants.number(s) is None for s in words):
                 shapes[index] = f"={text}"
     if any(mark in joined for mark in ("e-", "e+", "E-", "E+")):
         for index, text in enumerate(texts):

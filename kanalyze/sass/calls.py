@@ -19,13 +19,13 @@ def failing_blocks(cfg: SassCfg, module: SassModule) -> frozenset[int]:
     named = set(re.findall(r"\.type\s+([\w$]+),@function", module.text))
     named -= {function.name for function in module.functions}
     asserts = named == {"__assertfail"}
-    found: set[int] = set()
+    failing: set[int] = set()
     for block in cfg.blocks:
         for instruction in block.instructions:
             call = control(instruction) == "call" and not branch_targets(instruction)
             if instruction.opcode.startswith("BPT.TRAP") or (call and asserts):
-                found.add(block.index)
-    return frozenset(found)
+                failing.add(block.index)
+    return frozenset(failing)
 
 
 def outside_calls(cfg: SassCfg) -> Iterator[SassInstruction]:

@@ -178,12 +178,12 @@ def _order(key: tuple[str, str]) -> tuple[int, int, str]:
 
 
 def _hints(items: list[Item], key: tuple[str, str]) -> tuple[tuple[str, int], ...]:
-    found: Counter[str] = Counter()
+    hints: Counter[str] = Counter()
     for item in items:
         if (item.category, item.width) == key and isinstance(item.instruction, SassInstruction):
             access = memory_access(item.instruction)
-            found.update(() if access is None else access.hints)
-    return tuple(sorted(found.items()))
+            hints.update(() if access is None else access.hints)
+    return tuple(sorted(hints.items()))
 
 
 def _added(of_ptx: list[Item], of_sass: list[Item], key: tuple[str, str]) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.symbolic import descriptors
 from kanalyze.symbolic.descriptors import TensorValue
+from kanalyze.symbolic.execution_predicates import execution_predicates
 from kanalyze.symbolic.loops import SolvedLoops, solve
-from kanalyze.symbolic.reach import reach
 from kanalyze.symbolic.registers import OperandRequest, follow
 from kanalyze.symbolic.value import Arrays, Value, ValuePool, unknown_reasons
 
@@ -51,7 +51,7 @@ class AccessValue:
 class Addresses:
     """What `find` returns: the accesses in source order, and the solved loops.
 
-    ``predicates`` are the execution predicates of the reachable blocks (`kanalyze.symbolic.reach`),
+    ``predicates`` are those of the reachable blocks (`kanalyze.symbolic.execution_predicates`),
     ``map_copies`` are ``tensormap.cp_fenceproxy``, with which a warp writes a tensor map of 128
     bytes to global memory.
     """
@@ -115,7 +115,7 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
         for write in written.writes
         if write.field is None
     )
-    return Addresses(tuple(accesses), solved, copies, reach(cfg, solved))
+    return Addresses(tuple(accesses), solved, copies, execution_predicates(cfg, solved))
 
 
 def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> OperandRequest:

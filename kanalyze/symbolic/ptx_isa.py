@@ -53,8 +53,8 @@ class PtxIsa:
         widths: dict[str, int] = {}
         for statement in self.cfg.function.body or ():
             if isinstance(statement, ir.RegisterDeclaration):
-                found = _TYPE_BITS.match(statement.type)
-                bits = 1 if statement.type.lstrip(".") == "pred" else int(found[1]) if found else 64
+                match = _TYPE_BITS.match(statement.type)
+                bits = 1 if statement.type.lstrip(".") == "pred" else int(match[1]) if match else 64
                 for name in statement.names:
                     widths[self.cfg.names.unique(name, statement.scope)] = bits
         return widths

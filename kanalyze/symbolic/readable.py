@@ -157,9 +157,9 @@ class Reader:
         """``value`` as a polynomial of atoms."""
         for node in in_order([value], stop=self._polynomials):
             name = self.named.get(node)
-            found = self._of_node(node) if name is None else _atom(name)
-            length = sum(len(atom) for monomial in found.terms for atom in monomial)
-            self._polynomials[node] = found if length <= _LONGEST else _atom(TOO_LONG)
+            polynomial = self._of_node(node) if name is None else _atom(name)
+            length = sum(len(atom) for monomial in polynomial.terms for atom in monomial)
+            self._polynomials[node] = polynomial if length <= _LONGEST else _atom(TOO_LONG)
         return self._polynomials[value]
 
     def definition(self, value: Value) -> str:

@@ -144,7 +144,7 @@ def branch_counts(launched: KernelLaunch, lines: SourceLines) -> tuple[doc.Branc
         launched: the kernel in its launch.
         lines: its source lines.
     """
-    branches = model.branches(launched.cfg, launched.found.solved, launched.launch.block)
+    branches = model.branches(launched.cfg, launched.addresses.solved, launched.launch.block)
     return tuple(_branch(launched, branch, lines) for branch in branches)
 
 

@@ -185,7 +185,7 @@ class LaunchTotals:
         for cost, access in zip(self.costs, self.description.kernel.accesses, strict=True):
             if access.space == "shared" and access.pointer is not None:
                 by_variable[access.pointer].append(cost)
-        found = []
+        layouts = []
         for variable, group in by_variable.items():
             counted = [c for c in group if c.counted is not None]
             ideals = [ideal(c) for c in counted]
@@ -196,12 +196,12 @@ class LaunchTotals:
             tried = candidates(
                 widest([c.access.row.bytes_per_thread or 4 for c in counted]),
                 [lanes_apart(lie) for lie in offsets if lie is not None],
-                self.launched.addresses.get(variable, 0),
+                self.launched.shared_places.get(variable, 0),
             )
             better = best(now, tried, partial(self.with_layout, counted))
             if better is not None:
-                found.append(Better(variable, *better, now))
-        return tuple(found)
+                layouts.append(Better(variable, *better, now))
+        return tuple(layouts)
 
     def with_layout(self, group: list[Cost], layout: Layout) -> int | None:
         """Wavefronts of all accesses of a shared array with another layout."""
@@ -241,9 +241,9 @@ class LaunchTotals:
                 for kind, indices in kinds_of.items()
                 if amounts[kind]
             }
-            said = [found.reason for found in sharing.values() if isinstance(found, Unknown)]
+            said = [amount.reason for amount in sharing.values() if isinstance(amount, Unknown)]
             read, write = (
-                None if isinstance(found := sharing.get(kind), Unknown) else found
+                None if isinstance(amount := sharing.get(kind), Unknown) else amount
                 for kind in ("read", "write")
             )
             rows.append(

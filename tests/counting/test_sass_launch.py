@@ -212,7 +212,7 @@ def test_accesses_are_executed_as_often_as_those_of_the_ptx(number: int, arch: s
         kind = {"asynchronous copy": "async_copy"}.get(category, category.split()[-1])
         costs = [
             above.cost(a)
-            for a in above.found.accesses
+            for a in above.addresses.accesses
             if a.row.kind == kind and a.row.space == "global"
         ]
         assert all(cost.counted is not None for cost in costs)
@@ -239,7 +239,7 @@ def test_wavefronts_equal_those_of_the_ptx(number: int, arch: str) -> None:
             continue
         costs = [
             above.cost(a)
-            for a in above.found.accesses
+            for a in above.addresses.accesses
             if a.row.kind == kind and a.row.space == "shared"
         ]
         known = [cost.counted.cost for cost in costs if cost.counted is not None]

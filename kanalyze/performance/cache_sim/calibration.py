@@ -39,8 +39,8 @@ class _File:
         line = 0
         for word in where:
             pattern = re.compile(rf"(^\s*|\[.*|[{{,]\s*)(\"?){re.escape(word)}\2\s*[]=]")
-            found = (n for n in range(line, len(self.lines)) if pattern.search(self.lines[n]))
-            line = next(found, line)
+            matching = (n for n in range(line, len(self.lines)) if pattern.search(self.lines[n]))
+            line = next(matching, line)
         text = self.lines[line] if self.lines else ""
         column = max(0, text.find(where[-1])) + 1 if where else 1
         return InputError(message, SourceSpot(str(self.path), line + 1, column, text))
@@ -63,10 +63,10 @@ def read(path: str | Path) -> Calibration:
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = re.search(r"line (\d+), column (\d+)", str(error))
+        position = re.search(r"line (\d+), column (\d+)", str(error))
         spot = None
-        if found is not None and int(found[1]) <= len(file.lines):
-            line, column = int(found[1]), int(found[2])
+        if position is not None and int(position[1]) <= len(file.lines):
+            line, column = int(position[1]), int(position[2])
             spot = SourceSpot(str(path), line, column, file.lines[line - 1])
         raise InputError(f"not valid TOML: {error}", spot, str(path)) from None
     sections = data.get("device")
@@ -79,13 +79,13 @@ def _section(file: _File, device: str, given: Any) -> dict[str, CacheParameter]:
     if not isinstance(given, dict):
         raise file.error("expected a section of parameters", device)
     known = names()
-    found = {}
+    parameters = {}
     for name, entry in given.items():
         if name not in known:
             message = f"unknown parameter '{name}'; {nearest(name, known)}"
             raise file.error(message, device, name)
-        found[name] = _parameter(file, device, name, entry)
-    return found
+        parameters[name] = _parameter(file, device, name, entry)
+    return parameters
 
 
 def _parameter(file: _File, device: str, name: str, entry: Any) -> CacheParameter:

@@ -144,7 +144,7 @@ class _Model:
 
     def _distinct(self) -> tuple[int, int]:
         """Distinct sampled sectors that are read, and written."""
-        found = []
+        counts = []
         for kind in ((self.stream.kind != WRITE), (self.stream.kind != READ)):
             tiles = np.unique(self.stream.tiles_of[:, kind])
             chosen = np.zeros(len(self.sampled.starts) - 1, bool)
@@ -155,8 +155,8 @@ class _Model:
             line, mask = line[order], mask[order]
             begins = np.flatnonzero(np.diff(line, prepend=-1))
             merged = np.bitwise_or.reduceat(mask, begins) if len(begins) else mask
-            found.append(int(sum(((merged >> bit) & 1).sum() for bit in range(4))))
-        return found[0], found[1]
+            counts.append(int(sum(((merged >> bit) & 1).sum() for bit in range(4))))
+        return counts[0], counts[1]
 
     def run(self, plan: tuple[float, int]) -> SimulatedRun:
         """One run, with so many times the usual advantage of older blocks, and a seed."""
