@@ -43,13 +43,13 @@ Kind = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class CopyOperands:
-    """What copies are told: numbers that vary over the launch, and what each copy costs by them.
+    """What copies are told: numbers that vary over the launch, and the sectors of each by them.
 
     ``moved`` are the bytes of one copy, None if they differ.
     """
 
     numbers: tuple[Parts, ...]
-    cost: Kind
+    transactions: Kind
     ideal: Kind
     moved: int | None
     tensor: TensorMap | None
@@ -139,19 +139,19 @@ def counted(copies: CopyOperands, condition: Condition, shape: Occurrences) -> t
     codes = _Codes(copies.numbers)
 
     def rule(kind: Kind) -> CountingRule:
-        def cost(addresses: Array, lanes: Lanes) -> Array:
+        def transactions(addresses: Array, lanes: Lanes) -> Array:
             row, lane = np.nonzero(lanes)
             distinct, which = np.unique(addresses[row, lane], return_inverse=True)
-            costs = kind(codes.back(distinct)) if len(distinct) else np.zeros(0, np.int64)
+            each = kind(codes.back(distinct)) if len(distinct) else np.zeros(0, np.int64)
             total = np.zeros(len(addresses), np.int64)
-            np.add.at(total, row, costs[which.reshape(-1)])
+            np.add.at(total, row, each[which.reshape(-1)])
             return total
 
-        return CountingRule(_PERIOD, cost)
+        return CountingRule(_PERIOD, transactions)
 
-    totals = count(rule(copies.cost), codes.code, condition, shape)
-    ideal = count(rule(copies.ideal), codes.code, condition, shape).cost
-    return replace(totals, requests=totals.threads), min(ideal, totals.cost)
+    totals = count(rule(copies.transactions), codes.code, condition, shape)
+    ideal = count(rule(copies.ideal), codes.code, condition, shape).transactions
+    return replace(totals, requests=totals.threads), min(ideal, totals.transactions)
 
 
 def mark(

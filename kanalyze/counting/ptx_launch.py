@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from kanalyze.models.warps import (
     MisalignedError,
     Occurrences,
     classes,
-    classes_by_cost,
+    classes_alike,
     count,
 )
 from kanalyze.ptx import ir
@@ -39,11 +40,11 @@ _MOST_PARTS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What an access costs over the launch, or why that is not known.
+class AccessTransactions:
+    """An access with its transactions over the launch, or why they are not known.
 
-    ``counted.cost`` is sectors for global accesses, bank wavefronts for shared ones. Of bulk
-    copies, ``ideal`` is the sectors of as many bytes in a row, ``moved`` the bytes of one copy.
+    ``counted.transactions`` are sectors of global accesses, bank wavefronts of shared ones. Of bulk
+    copies, ``ideal`` is the sectors of as many contiguous bytes, ``moved`` the bytes of one copy.
     """
 
     access: AccessValue
@@ -89,41 +90,41 @@ class KernelLaunch:
         self.shared_places = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
-        self._costs: dict[int, Cost] = {}  # by the `id` of the access
+        self._known: dict[int, AccessTransactions] = {}  # by the `id` of the access
         self.part: tuple[int, int] | None = None  # first block and number of blocks
 
     # ------------------------------------------------------------ what callers use
 
-    def cost(self, access: AccessValue, layout: Layout | None = None) -> Cost:
+    def transactions(self, access: AccessValue, layout: Layout | None = None) -> AccessTransactions:
         """Count one access; only global and shared ones have a rule.
 
         With a ``layout``, as if the shared array were laid out so.
         """
         if layout is not None:
-            return self._cost(access, layout)
+            return self._transactions(access, layout)
         key = id(access)
-        if key not in self._costs:
-            self._costs[key] = self._cost(access, None)
-        return self._costs[key]
+        if key not in self._known:
+            self._known[key] = self._transactions(access, None)
+        return self._known[key]
 
-    def _cost(self, access: AccessValue, layout: Layout | None) -> Cost:
+    def _transactions(self, access: AccessValue, layout: Layout | None) -> AccessTransactions:
         if is_bulk(access.instruction, access.row):
-            return self._bulk_cost(access)
+            return self._bulk_transactions(access)
         rule = rule_of(access)
         if rule is not None and layout is not None:
             rule = with_layout(rule, layout)
         elif rule is not None:
             rule = replace(rule, alignment=_alignment(access))
         if rule is None:
-            return Cost(access, None, f"no rule for {access.instruction.opcode}")
+            return AccessTransactions(access, None, f"no rule for {access.instruction.opcode}")
         try:
-            return Cost(access, self._counted(rule, access), None)
+            return AccessTransactions(access, self._counted(rule, access), None)
         except UnknownValueError as error:
-            return Cost(access, None, str(error))
+            return AccessTransactions(access, None, str(error))
         except TooLargeError:
-            return Cost(access, None, "too many different cases to evaluate")
+            return AccessTransactions(access, None, "too many different cases to evaluate")
         except MisalignedError as error:
-            return Cost(access, None, str(error))
+            return AccessTransactions(access, None, str(error))
 
     def _counted(self, rule: CountingRule, access: AccessValue) -> Counted:
         return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
@@ -138,7 +139,7 @@ class KernelLaunch:
         if rule is None:
             raise UnknownValueError(f"{access.instruction.opcode} is not counted by classes")
         parts = self.parts(access)
-        return rule.period, tuple(c for p in parts for c in classes_by_cost(rule, *p.place(access)))
+        return rule.period, tuple(c for p in parts for c in classes_alike(rule, *p.place(access)))
 
     def parts(self, access: AccessValue) -> list[KernelLaunch]:
         """The launch as parts of its blocks that are counted one after the other.
@@ -162,18 +163,18 @@ class KernelLaunch:
         """Only so many blocks of the launch, from ``first`` on."""
         some = copy(self)
         some.part = (first, blocks)
-        some._grids, some._runs, some._costs = {}, {}, {}
+        some._grids, some._runs, some._known = {}, {}, {}
         return some
 
-    def _bulk_cost(self, access: AccessValue) -> Cost:
+    def _bulk_transactions(self, access: AccessValue) -> AccessTransactions:
         try:
             told, condition, shape = self._told(access)
             counted, ideal = bulk_copies.counted(told, condition, shape)
         except UnknownValueError as error:
-            return Cost(access, None, str(error))
+            return AccessTransactions(access, None, str(error))
         except TooLargeError:
-            return Cost(access, None, "too many different cases to evaluate")
-        return Cost(access, counted, None, ideal, told.moved)
+            return AccessTransactions(access, None, "too many different cases to evaluate")
+        return AccessTransactions(access, counted, None, ideal, told.moved)
 
     def copies(
         self, access: AccessValue
@@ -410,14 +411,15 @@ def _sum(counts: Sequence[Counted]) -> Counted:
     """What was counted of the parts of a launch, added up."""
     if len(counts) == 1:
         return counts[0]
-    by_cost: dict[int, int] = {}
+    merged: Counter[int] = Counter()
     for each in counts:
-        for cost, times in each.by_cost.items():
-            by_cost[cost] = by_cost.get(cost, 0) + times
-    requests, cost, threads = (
-        sum(getattr(each, name) for each in counts) for name in ("requests", "cost", "threads")
+        merged.update(each.by_transactions)
+    return Counted(
+        sum(each.requests for each in counts),
+        sum(each.transactions for each in counts),
+        sum(each.threads for each in counts),
+        dict(sorted(merged.items())),
     )
-    return Counted(requests, cost, threads, dict(sorted(by_cost.items())))
 
 
 def _widened(address: Value) -> Iterator[Value]:

@@ -65,7 +65,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessCost:
+class SassAccessCounts:
     """An instruction that reads or writes global or shared memory.
 
     ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part.
@@ -227,15 +227,15 @@ class SassKernelLaunch:
     # ------------------------------------------------------------ accesses
 
     @cached_property
-    def accesses(self) -> tuple[AccessCost, ...]:
+    def accesses(self) -> tuple[SassAccessCounts, ...]:
         """Loads, stores and copies of global and shared memory, dummies included."""
-        return tuple(self._cost(*access) for access in _accesses(self.cfg))
+        return tuple(self._counts(*access) for access in _accesses(self.cfg))
 
-    def _cost(
+    def _counts(
         self, block: SassBlock, instruction: SassInstruction, access: SassAccess
-    ) -> AccessCost:
-        def result(executed: int | None, *rest: Any) -> AccessCost:
-            return AccessCost(instruction, access, block.index, executed, *rest)
+    ) -> SassAccessCounts:
+        def result(executed: int | None, *rest: Any) -> SassAccessCounts:
+            return SassAccessCounts(instruction, access, block.index, executed, *rest)
 
         shared = access.space == "shared"
         runs = self.block_runs.get(block.index)
@@ -251,35 +251,35 @@ class SassKernelLaunch:
             return result(runs.warps, 0, 0 if shared else None, None)
         if not shared:
             return result(runs.warps, active.requests, None, None)
-        cost = self._axes.counted(_rule(access), answer, answer.values[0])
-        if isinstance(cost, Unknown):
-            return result(runs.warps, active.requests, None, cost.reason)
-        return result(runs.warps, active.requests, cost.cost, None)
+        counted = self._axes.counted(_rule(access), answer, answer.values[0])
+        if isinstance(counted, Unknown):
+            return result(runs.warps, active.requests, None, counted.reason)
+        return result(runs.warps, active.requests, counted.transactions, None)
 
-    def on_global(self, operation: str) -> list[AccessCost]:
+    def on_global(self, operation: str) -> list[SassAccessCounts]:
         """The accesses of an operation on global memory.
 
         ``operation`` is "load" (``LDG`` and ``LDGSTS``), "store", "atomic" or "reduction".
         """
         kinds = ("load", "async_copy") if operation == "load" else (operation,)
         return [
-            cost
-            for cost in self.accesses
-            if cost.access.space == "global" and cost.access.kind in kinds
+            counts
+            for counts in self.accesses
+            if counts.access.space == "global" and counts.access.kind in kinds
         ]
 
     def requests(self, operation: str) -> Total:
         """Requests of an operation on global memory, as Nsight Compute counts them."""
-        return self._on_global(operation, lambda cost: (cost.active, cost.reason))
+        return self._on_global(operation, lambda counts: (counts.active, counts.reason))
 
     def sectors(self, operation: str) -> Total:
         """Sectors of an operation on global memory, as Nsight Compute counts them."""
         return self._on_global(operation, self._sectors)
 
     def _on_global(
-        self, operation: str, count: Callable[[AccessCost], tuple[int | None, str | None]]
+        self, operation: str, count: Callable[[SassAccessCounts], tuple[int | None, str | None]]
     ) -> Total:
-        parts = [count(cost) for cost in self.on_global(operation)]
+        parts = [count(counts) for counts in self.on_global(operation)]
         return _total([*parts, *((None, reason) for reason in self._elsewhere(operation))])
 
     def _elsewhere(self, operation: str) -> Iterator[str]:
@@ -294,17 +294,17 @@ class SassKernelLaunch:
 
     def widths(self, operation: str) -> Counter[int | None]:
         """How many instructions of an operation on global memory there are, by bytes a thread."""
-        costs = self.on_global(operation)
-        return Counter(c.access.bytes_per_thread for c in costs if not c.access.dummy)
+        listed = self.on_global(operation)
+        return Counter(c.access.bytes_per_thread for c in listed if not c.access.dummy)
 
-    def _sectors(self, cost: AccessCost) -> tuple[int | None, str | None]:
-        if not cost.active:
-            return cost.active, cost.reason
-        answer = self._answers[cost.instruction.address]
-        counted = self._axes.counted(_rule(cost.access), answer, answer.values[0])
+    def _sectors(self, counts: SassAccessCounts) -> tuple[int | None, str | None]:
+        if not counts.active:
+            return counts.active, counts.reason
+        answer = self._answers[counts.instruction.address]
+        counted = self._axes.counted(_rule(counts.access), answer, answer.values[0])
         if isinstance(counted, Unknown):
             return None, counted.reason
-        return counted.cost, None
+        return counted.transactions, None
 
     @property
     def shared_load_wavefronts(self) -> Total:
@@ -317,13 +317,13 @@ class SassKernelLaunch:
         return self._wavefronts("store")
 
     def _wavefronts(self, kind: str) -> Total:
-        costs = [
-            cost
-            for cost in self.accesses
-            if cost.access.space == "shared" and cost.access.kind.endswith(kind)
+        listed = [
+            counts
+            for counts in self.accesses
+            if counts.access.space == "shared" and counts.access.kind.endswith(kind)
         ]
-        total = sum(cost.wavefronts or 0 for cost in costs)
-        reasons = [cost.reason for cost in costs if cost.wavefronts is None]
+        total = sum(counts.wavefronts or 0 for counts in listed)
+        reasons = [counts.reason for counts in listed if counts.wavefronts is None]
         return Total(None if reasons else total, reasons[0] if reasons else None, total)
 
 

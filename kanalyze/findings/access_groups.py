@@ -133,7 +133,7 @@ class AccessGroup:
     @property
     def cost(self) -> int | None:
         """Sectors over the launch; None where that is not known."""
-        return total(c.cost if c is not None else None for c in self.counts)
+        return total(c.transactions if c is not None else None for c in self.counts)
 
     @property
     def threads(self) -> int | None:
@@ -202,10 +202,10 @@ def merged(parts: Sequence[AccessGroup]) -> AccessGroup:
 def _counts(facts: Facts, accesses: Sequence[AccessValue]) -> list[Counted | None]:
     """What each access costs in the launch."""
     if facts.totals is not None:
-        return [cost.counted for cost in facts.totals.costs]
+        return [cost.counted for cost in facts.totals.transactions]
     if facts.launched is None:
         return [None] * len(accesses)
-    return [facts.launched.cost(access).counted for access in accesses]
+    return [facts.launched.transactions(access).counted for access in accesses]
 
 
 def merge_unrolled(every: Sequence[AccessGroup]) -> list[AccessGroup]:

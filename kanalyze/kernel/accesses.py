@@ -69,7 +69,7 @@ def access_rows(
         when = _when(code, access)
         condition = notation.reader.condition(when) if when is not None else None
         pattern = _pattern(access, threads, values)
-        counted = launched.cost(access).counted if launched is not None else None
+        counted = launched.transactions(access).counted if launched is not None else None
         guard = instruction.guard
         rows.append(
             doc.Access(
@@ -91,7 +91,7 @@ def access_rows(
                 pattern=pattern.words if pattern else None,
                 hints=row.hints,
                 requests=counted.requests if counted else None,
-                cost=counted.cost if counted else None,
+                cost=counted.transactions if counted else None,
                 cost_unit=(
                     ("wavefronts" if row.space == "shared" else "sectors") if counted else None
                 ),

@@ -89,10 +89,10 @@ def lanes_apart(offsets: Sequence[int]) -> int:
 def with_layout(rule: CountingRule, layout: Layout) -> CountingRule:
     """A rule for what an access would cost with another layout."""
 
-    def cost(addresses: Array, lanes: Lanes) -> Array:
-        return rule.cost(layout.moved(addresses), lanes)
+    def transactions(addresses: Array, lanes: Lanes) -> Array:
+        return rule.transactions(layout.moved(addresses), lanes)
 
-    return CountingRule(_ANYWHERE, cost)
+    return CountingRule(_ANYWHERE, transactions)
 
 
 def best(

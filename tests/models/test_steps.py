@@ -138,8 +138,8 @@ def test_counts_equal_brute_force(
     found = count(SECTORS, *case)
     assert found.requests == len(executed)
     assert found.threads == active.sum()
-    by_cost = Counter(len(np.unique(where // 32)) for where in executed)
-    assert found.by_cost == by_cost
+    by_transactions = Counter(len(np.unique(where // 32)) for where in executed)
+    assert found.by_transactions == by_transactions
     executions = count(RULES["executed"], *case)
     assert (executions.requests, executions.threads) == (len(executed), active.sum())
 

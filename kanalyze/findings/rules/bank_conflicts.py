@@ -112,14 +112,14 @@ def _of_launch(facts: Facts) -> Iterator[Finding]:
         assert facts.launched is not None
         totals = LaunchTotals(facts.description, facts.launched, None)
     accesses = []
-    for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
+    for cost, row in zip(totals.transactions, facts.kernel.accesses, strict=True):
         counted, least = cost.counted, ideal(cost)
         if row.space == "shared" and counted is not None and counted.requests and least:
-            worst = max(counted.by_cost, default=0)
+            worst = max(counted.by_transactions, default=0)
             offsets = totals.lane_offsets(cost)
             accesses.append(
                 _SharedAccess(
-                    cost.access, row, counted.requests, counted.cost, least, worst, offsets
+                    cost.access, row, counted.requests, counted.transactions, least, worst, offsets
                 )
             )
     for group in _groups(accesses):
@@ -149,7 +149,9 @@ def _laid_out(
 ) -> Finding:
     """The finding with the layout that takes fewer wavefronts, counted with it."""
     now = sum(one.cost for one in group)
-    costs = [cost for cost in totals.costs if any(cost.access is one.access for one in group)]
+    costs = [
+        cost for cost in totals.transactions if any(cost.access is one.access for one in group)
+    ]
     then = totals.with_layout(costs, better.layout)
     if then is None or then >= now:
         return finding
@@ -216,7 +218,7 @@ def _request(access: AccessValue, offsets: Iterable[int], layout: Layout | None 
     taking_part = (np.arange(lanes.WARP) < len(given))[None, :]
     size = access.row.bytes_per_thread or banks.WORD
     return min(
-        int(rule.cost(addresses + first, taking_part)[0])
+        int(rule.transactions(addresses + first, taking_part)[0])
         for first in range(0, banks.WORD, min(size, banks.WORD))
     )
 

@@ -90,7 +90,7 @@ def _begins(facts: Facts, group: AccessGroup) -> Counter[int] | None:
     begins: Counter[int] = Counter()
     for access, _ in group.members:
         try:
-            begins.update(count(coalescing.BEGINS, *launched.place(access)).by_cost)
+            begins.update(count(coalescing.BEGINS, *launched.place(access)).by_transactions)
         except (UnknownValueError, TooLargeError):
             return None
     return begins
