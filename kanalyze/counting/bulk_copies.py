@@ -20,7 +20,7 @@ import numpy as np
 
 from kanalyze.launch.tensor_map import SWIZZLES, TensorMap
 from kanalyze.models import tensor_boxes
-from kanalyze.models.by_block import at_block, block_codes
+from kanalyze.models.block_accesses import at_block, block_codes
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import Feature, Lanes
 from kanalyze.models.footprint import Footprint
@@ -216,7 +216,7 @@ def span(copies: CopyOperands) -> tuple[int, int]:
 
 
 class Copies:
-    """Bulk copies, as blocks differ in them (`kanalyze.models.by_block.BlockAccess`).
+    """Bulk copies, as blocks differ in them (`kanalyze.models.block_accesses.BlockAccess`).
 
     Args:
         copies, condition, shape: what they are told, when they are made, the axes of both.

@@ -12,7 +12,7 @@ from kanalyze.counting import bulk_copies
 from kanalyze.counting.bindings import contents_of, maps_of, unwritten
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.by_block import BlockAccess, Plain
+from kanalyze.models.block_accesses import BlockAccess, Plain
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import (
@@ -449,7 +449,7 @@ def rule_of(access: AccessValue) -> CountingRule | None:
     if row.space == "global":
         if row.kind in ("load", "store", "async_copy"):
             return coalescing.SECTORS
-        return coalescing.TURNS if row.kind in ("atomic", "reduction") else None
+        return coalescing.SERIALIZATION if row.kind in ("atomic", "reduction") else None
     if row.space == "shared" and row.kind in ("load", "store"):
         base = access.instruction.base
         if base in ("ldmatrix", "stmatrix"):

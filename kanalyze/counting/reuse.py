@@ -42,8 +42,8 @@ def shared(
 def _asked(launched: KernelLaunch, transfer: AccessTransactions) -> int:
     """Sectors that the executions of an access touch, added up."""
     row = transfer.access.row
-    in_turns = row.space != "global" or row.kind in ("atomic", "reduction")
-    if transfer.counted is None or (in_turns and not is_bulk(transfer.access.instruction, row)):
+    serialized = row.space != "global" or row.kind in ("atomic", "reduction")
+    if transfer.counted is None or (serialized and not is_bulk(transfer.access.instruction, row)):
         return count(SECTORS, *launched.place(transfer.access)).transactions
     return transfer.counted.transactions
 

@@ -133,8 +133,8 @@ class SassKernelLaunch:
         if block in self._repeated:
             return BlockRuns(None, None, "a subroutine that is called from several places")
         runs = self._axes.runs(block)
-        above = [place for place in self._apart if self.cfg.dominates(place, block)]
-        arriving = self._apart[block] if above == [block] else None
+        above = [place for place in self._splits if self.cfg.dominates(place, block)]
+        arriving = self._splits[block] if above == [block] else None
         if arriving and set(self.cfg.graph.successors(block)) == {self.cfg.exit}:
             return BlockRuns(arriving, runs.threads, None)  # each part by itself
         if above:
@@ -142,7 +142,7 @@ class SassKernelLaunch:
         return runs
 
     @cached_property
-    def _apart(self) -> dict[int, int | None]:
+    def _splits(self) -> dict[int, int | None]:
         """The blocks where ways meet, but not the threads of a warp that took them: arrivals."""
         splits: dict[int, int | None] = {}
         for block in self.cfg.order:
@@ -193,11 +193,11 @@ class SassKernelLaunch:
         arrivals = self.arrivals
         for index, runs in self.block_runs.items():
             block = self.cfg.blocks[index]
-            apart = before_join(block)
+            joined = before_join(block)
             for place, instruction in enumerate(block.instructions):
                 if which is not None and not which(instruction):
                     continue
-                amount = arrivals.get(index, runs.warps) if place < apart else runs.warps
+                amount = arrivals.get(index, runs.warps) if place < joined else runs.warps
                 if amount is not None:
                     total += amount
                 elif reason is None:
@@ -458,7 +458,7 @@ def _request(instruction: SassInstruction, access: SassAccess) -> OperandRequest
 def _rule(access: SassAccess) -> CountingRule:
     if access.space == "global":
         atomic = access.kind in ("atomic", "reduction")
-        return coalescing.TURNS if atomic else coalescing.SECTORS
+        return coalescing.SERIALIZATION if atomic else coalescing.SECTORS
     kind = "load" if access.kind.endswith("load") else "store"
     if access.kind.startswith("matrix"):
         return banks.rule(kind, banks.MATRIX_ROW, access.vector)

@@ -27,7 +27,7 @@ from kanalyze.kernel.listing import listing
 from kanalyze.kernel.naming import Notation, notation_of
 from kanalyze.kernel.sources import SourceLines, Sources
 from kanalyze.launch.record import Launch
-from kanalyze.models import counts, roles
+from kanalyze.models import roles, static_counts
 from kanalyze.models.branches import branches
 from kanalyze.models.coarsening import Coarsening, MovedBytes, coarsening
 from kanalyze.ptx import instructions as table
@@ -119,13 +119,13 @@ def describe(
         maxntid=_triple(function, "maxntid"),
         minnctapersm=(function.directives.get("minnctapersm") or (None,))[0],
         instructions=len(instructions),
-        opcodes=counts.opcodes(instructions),
-        memory=counts.memory(rows),
+        opcodes=static_counts.opcodes(instructions),
+        memory=static_counts.memory(rows),
         thread_coarsening=coarsened,
         accesses=accesses,
         analysed=doc.Analysed(sum(a.address is not None for a in accesses), len(accesses)),
         definitions=definitions,
-        special_registers=counts.special_registers(instructions),
+        special_registers=static_counts.special_registers(instructions),
         roles=_roles(code, notation, accesses, definitions),
         blocks=len(code.cfg.blocks),
         branches=_branches(code),
@@ -361,6 +361,6 @@ def _roles(
     named = {d.name: d.expression for d in definitions}
     return tuple(
         doc.Role(name[1:], text)
-        for name in counts.special_registers(code.function.instructions)
+        for name in static_counts.special_registers(code.function.instructions)
         if (text := roles.role(name[1:], known, named)) is not None
     )

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from kanalyze.errors import KanalyzeError
-from kanalyze.models.counts import AccessClass
+from kanalyze.models.static_counts import AccessClass
 from kanalyze.ptx import ir
 from kanalyze.ptx.calls import called
 from kanalyze.results import kernel as doc

@@ -110,10 +110,10 @@ class TensorMap:
             raise ValueError(f"element_bytes is {self.element_bytes}, expected 1, 2, 4 or 8")
         if self.swizzle not in SWIZZLES:
             raise ValueError(f"swizzle is {self.swizzle}, expected one of {SWIZZLES}")
-        for name, numbers, least, most in within:
+        for name, numbers, low, high in within:
             for number in numbers:
-                if not least <= number <= most:
-                    raise ValueError(f"{name} has {number}, expected {least} to {most}")
+                if not low <= number <= high:
+                    raise ValueError(f"{name} has {number}, expected {low} to {high}")
         if self.address % _GRANULE or self.address < 0:
             raise ValueError(f"address is {self.address}, expected a multiple of {_GRANULE}")
         for stride in self.strides:

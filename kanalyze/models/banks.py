@@ -65,9 +65,9 @@ def _load(width: int) -> CountingRule:
         if width <= WORD:
             return _in_groups(addresses, lanes, width, WARP)
         group = WARP * WORD // width
-        apart = _in_groups(addresses, lanes, width, group)
-        together = _in_groups(addresses, lanes, width, 2 * group)
-        return np.where(_paired(addresses, lanes), together, apart)
+        by_group = _in_groups(addresses, lanes, width, group)
+        by_pair = _in_groups(addresses, lanes, width, 2 * group)
+        return np.where(_paired(addresses, lanes), by_pair, by_group)
 
     return CountingRule(PERIOD, transactions)
 

@@ -178,9 +178,9 @@ def _single(begins: Array, ends: Array) -> list[SectorRun]:
     """Runs that begin and end there, those that touch or overlap as one."""
     order = np.argsort(begins)
     begins, reached = begins[order], np.maximum.accumulate(ends[order])
-    apart = np.flatnonzero(begins[1:] > reached[:-1])
-    firsts = begins[np.concatenate(([0], apart + 1))] if len(begins) else begins
-    lasts = reached[np.concatenate((apart, [len(begins) - 1]))] if len(begins) else begins
+    gaps = np.flatnonzero(begins[1:] > reached[:-1])
+    firsts = begins[np.concatenate(([0], gaps + 1))] if len(begins) else begins
+    lasts = reached[np.concatenate((gaps, [len(begins) - 1]))] if len(begins) else begins
     pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
     return [SectorRun(first, 0, 1, last - first) for first, last in pairs]
 

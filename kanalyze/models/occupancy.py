@@ -160,7 +160,7 @@ def occupancy(
     if broken:
         raise UsageError(broken)
     limits = _limits(case)
-    blocks = _least(limits)
+    blocks = _minimum(limits)
     limiters = tuple(name for name, most in limits.items() if most == blocks)
     warps = _warps(threads)
     notes = []
@@ -233,7 +233,7 @@ def _limits(case: _Case) -> dict[str, int | None]:
     return limits
 
 
-def _least(limits: Mapping[str, int | None]) -> int:
+def _minimum(limits: Mapping[str, int | None]) -> int:
     return min(most for most in limits.values() if most is not None)
 
 
@@ -325,7 +325,7 @@ def _first(
         other = _with(case, resource, value)
         if _broken(other, ""):
             return sign < 0 and not by_warps
-        return sign * (_least(_limits(other)) * (_warps(value) if by_warps else 1) - now) > 0
+        return sign * (_minimum(_limits(other)) * (_warps(value) if by_warps else 1) - now) > 0
 
     if by_warps:
         step = next((value for value in values if crossed(value)), None)
@@ -354,7 +354,7 @@ _UNIT = {
 
 def _cliff(case: _Case, blocks: int, resource: str, value: int) -> Cliff:
     other = _with(case, resource, value)
-    there = _least(_limits(other))
+    there = _minimum(_limits(other))
     now = {"registers": case.registers, "shared memory": case.shared, "threads": case.threads}
     change = value - now[resource]
     way = "more" if change > 0 else "less" if resource == "shared memory" else "fewer"

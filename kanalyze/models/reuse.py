@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kanalyze.models import boxes
+from kanalyze.models.block_accesses import BlockAccess
 from kanalyze.models.boxes import SectorRun
-from kanalyze.models.by_block import BlockAccess
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import (
     Codes,
@@ -125,8 +125,8 @@ def _difference(term: Term | None, moved: Term | None) -> Array | None:
         isinstance(term, Steps) and isinstance(moved, Steps) and term.step == moved.step
     ):
         return None
-    apart = _places(term) - _places(moved)
-    return None if bool((apart == apart[0]).all()) else apart
+    difference = _places(term) - _places(moved)
+    return None if bool((difference == difference[0]).all()) else difference
 
 
 def _places(term: Term | None) -> Array:
@@ -144,12 +144,12 @@ def _rising_kinds(
         if classes is None or len(classes[0]) > _MOST_CLASSES:
             return None
         places, numbers, repeat = classes
-    apart = step * repeat // SECTOR
+    stride = step * repeat // SECTOR
     kinds = []
     for block, number in zip(places.tolist(), numbers.tolist(), strict=True):
-        if apart and number > 1:
-            first = min(0, apart * (number - 1))
-            lattice = Lattice(first, ((abs(apart), number),), 1)
+        if stride and number > 1:
+            first = min(0, stride * (number - 1))
+            lattice = Lattice(first, ((abs(stride), number),), 1)
         else:
             lattice = Lattice(0, (), number)
         kinds.append(_Kind(block, number, [lattice]))
@@ -220,10 +220,10 @@ _Steps = tuple[tuple[int, int], ...]
 def _lattices(places: Array) -> list[tuple[int, _Steps]]:
     if len(places) < 2:
         return [(int(place), ()) for place in places]
-    apart = np.diff(places)
-    steps, counts = np.unique(apart, return_counts=True)
+    gaps = np.diff(places)
+    steps, counts = np.unique(gaps, return_counts=True)
     step = int(steps[np.argmax(counts)])
-    begins = np.concatenate(([0], np.flatnonzero(apart != step) + 1))
+    begins = np.concatenate(([0], np.flatnonzero(gaps != step) + 1))
     lengths = np.diff(begins, append=len(places))
     if int(counts.max()) == 1 and len(places) > 2:
         return [(int(place), ()) for place in places]

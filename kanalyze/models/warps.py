@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from kanalyze.models.cutting import cut, cut_condition
+from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.features import (
     Feature,
     Lanes,

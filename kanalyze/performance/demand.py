@@ -78,7 +78,7 @@ def demand(
         alone.waits,
         alone.local_waits * blocks,
         spilled.read + spilled.written,
-        turns(totals),
+        serialization(totals),
         _alternates(code),
     )
 
@@ -166,7 +166,7 @@ def _copied(transfers: Iterable[AccessTransactions]) -> float:
     return total
 
 
-def turns(totals: LaunchTotals) -> float:
+def serialization(totals: LaunchTotals) -> float:
     """Atomics that go to the same address, in the mean of those of a pointer; the most of any."""
     groups: dict[str | None, list[AccessTransactions]] = {}
     rows = zip(totals.transactions, totals.description.kernel.accesses, strict=True)

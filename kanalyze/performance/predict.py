@@ -123,12 +123,12 @@ def predict(
             given.local_bytes * threads,
             given.per_sm * chip.sms,
         )
-    from kanalyze.performance.cache_sim import runs as model  # compiled code
+    from kanalyze.performance.cache_sim.estimate import estimate  # compiled code
 
     room = l1_bytes(device, given.per_sm, given.shared_bytes)
     in_l1 = given.local_bytes * threads * given.per_sm <= room
     total, by_tensor = sm_work(asked, chip, blocks, given.per_sm, in_l1)
-    simulated = model.estimate(
+    simulated = estimate(
         stream,
         _known(given),
         Work(total, by_tensor, asked.waits, -(-threads // 32)),

@@ -48,7 +48,7 @@ def called_twice(cfg: SassCfg) -> frozenset[int]:
             for called in cfg.graph.successors(block.index):
                 if called != block.index + 1:
                     callers[called] = callers.get(called, 0) + 1
-    again = {called for called, times in callers.items() if times > 1}
+    repeated = {called for called, times in callers.items() if times > 1}
     return frozenset(
-        block for block in cfg.order if any(cfg.dominates(called, block) for called in again)
+        block for block in cfg.order if any(cfg.dominates(called, block) for called in repeated)
     )

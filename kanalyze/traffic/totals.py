@@ -11,10 +11,10 @@ from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.counting.reuse import shared
 from kanalyze.errors import Unknown
 from kanalyze.kernel.describe import Description
-from kanalyze.models import banks, coalescing, lanes
+from kanalyze.models import banks, coalescing, warp_patterns
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
+from kanalyze.models.layouts import Layout, best, candidates, lane_stride, widest
 from kanalyze.models.tensor import operand_type
 from kanalyze.models.warps import Counted, count
 from kanalyze.ptx import instructions as table
@@ -152,9 +152,9 @@ class LaunchTotals:
     def pattern(self, transfer: AccessTransactions, words: str | None) -> str | None:
         """How the lanes lie, and where contiguous ones begin if that costs sectors."""
         counted = transfer.counted
-        apart = counted is not None and counted.transactions > (ideal(transfer) or 0)
+        excess = counted is not None and counted.transactions > (ideal(transfer) or 0)
         words = words or self._lie(transfer)
-        if words is None or not words.startswith("contiguous") or not apart:
+        if words is None or not words.startswith("contiguous") or not excess:
             return words
         if transfer.access.row.space != "global":
             return words
@@ -172,12 +172,13 @@ class LaunchTotals:
         if size is None or not plain or access.row.space not in ("global", "shared"):
             return None
         offsets = self.lane_offsets(transfer)
-        return lanes.warp_pattern(offsets, size).words if offsets is not None else None
+        return warp_patterns.warp_pattern(offsets, size).words if offsets is not None else None
 
     def lane_offsets(self, transfer: AccessTransactions) -> tuple[int, ...] | None:
-        """Where the lanes of the first warp point; see `kanalyze.models.lanes`."""
+        """Where the lanes of the first warp point; see `kanalyze.models.warp_patterns`."""
         given = {name: value for (name, _), value in self.launched.params.items()}
-        return lanes.lane_offsets(transfer.access.address, self.launched.launch.block, given)
+        address = transfer.access.address
+        return warp_patterns.lane_offsets(address, self.launched.launch.block, given)
 
     # ------------------------------------------------------------ layouts
 
@@ -207,7 +208,7 @@ class LaunchTotals:
             offsets = [self.lane_offsets(transfer) for transfer in counted]
             tried = candidates(
                 widest([c.access.row.bytes_per_thread or 4 for c in counted]),
-                [lanes_apart(lie) for lie in offsets if lie is not None],
+                [lane_stride(lie) for lie in offsets if lie is not None],
                 self.launched.shared_places.get(variable, 0),
             )
             better = best(now, tried, partial(self.with_layout, counted))
@@ -380,8 +381,8 @@ def ideal(transfer: AccessTransactions) -> int | None:
         matrices = (
             row.vector if transfer.access.instruction.base in ("ldmatrix", "stmatrix") else None
         )
-        apart = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
-        return min(counted.transactions, apart)
+        conflict_free = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
+        return min(counted.transactions, conflict_free)
     return ideal_sectors(counted, row.bytes_per_thread)
 
 

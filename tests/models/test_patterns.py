@@ -47,7 +47,7 @@ def rule_of(op: str, width: int) -> CountingRule:
         case "ldg" | "stg":
             return coalescing.SECTORS
         case _:
-            return coalescing.TURNS
+            return coalescing.SERIALIZATION
 
 
 def costs_of(op: str, width: int) -> tuple[list[int], list[int]]:

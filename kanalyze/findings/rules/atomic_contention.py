@@ -131,7 +131,7 @@ def _takes(facts: Facts, operations: atomics.Operations) -> float | None:
     """Microseconds that the operations on one address take; None where the time is not known."""
     if facts.traffic is None or facts.totals is None:
         return None
-    most = demand.turns(facts.totals)
+    most = demand.serialization(facts.totals)
     bound = facts.traffic.time.bounds_us.get("atomics")
     return bound * operations.each / most if bound and most else None
 

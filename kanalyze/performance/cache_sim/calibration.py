@@ -22,8 +22,8 @@ from kanalyze.performance.cache_sim.parameters import CacheParameter, names
 _FIELDS = ("value", "origin", "note")
 _MOST_GPCS = 64
 _MOST = 1e18
-_LEAST = {"l2_bytes_per_side": 1 << 18}  # bytes
-_GREATEST = {"ways": 64, "l1_ways": 64, "fill_bytes": 128, "sides": 2}
+_MINIMUM = {"l2_bytes_per_side": 1 << 18}  # bytes
+_MAXIMUM = {"ways": 64, "l1_ways": 64, "fill_bytes": 128, "sides": 2}
 
 Calibration = Mapping[str, Mapping[str, CacheParameter]]
 """For each GPU's name its measured parameters."""
@@ -102,14 +102,14 @@ def _parameter(file: _File, device: str, name: str, entry: Any) -> CacheParamete
         if not _is_gpcs(value):
             raise file.error("gpcs: expected a list of SMs of each GPC", device, name)
     elif isinstance(value, bool) or not isinstance(value, int | float) or not _within(name, value):
-        least, most = _LEAST.get(name, 0), _GREATEST.get(name, _MOST)
-        wanted = f"a number above {least:g}, at most {most:g}"
+        low, high = _MINIMUM.get(name, 0), _MAXIMUM.get(name, _MOST)
+        wanted = f"a number above {low:g}, at most {high:g}"
         raise file.error(f"{name}: {value!r} is not {wanted}", device, name)
     return CacheParameter(value, entry["origin"], entry.get("note", ""))
 
 
 def _within(name: str, value: float) -> bool:
-    return math.isfinite(value) and _LEAST.get(name, 0) < value <= _GREATEST.get(name, _MOST)
+    return math.isfinite(value) and _MINIMUM.get(name, 0) < value <= _MAXIMUM.get(name, _MOST)
 
 
 def _is_gpcs(value: Any) -> bool:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from kanalyze.counting.bulk_copies import CopyOperands, placed, touched
 from kanalyze.counting.ptx_launch import KernelLaunch
+from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.models.cutting import cut, cut_condition
 from kanalyze.models.features import Feature, Tree, made
 from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences
 from kanalyze.symbolic import parts

@@ -39,7 +39,7 @@ class SmWork:
     ``sectors`` of
     requests to global memory; ``alone`` cycles of one warp of each block by itself, ``waits`` how
     often a warp waits for global memory, ``local_waits`` how often one of each block does for local
-    memory, of which ``local_bytes`` are moved; ``turns`` atomics that go to one address;
+    memory, of which ``local_bytes`` are moved; ``serialization`` atomics that go to one address;
     ``alternates``: tensor instructions and special functions do in a loop.
     """
 
@@ -49,7 +49,7 @@ class SmWork:
     waits: float = 0.0
     local_waits: float = 0.0
     local_bytes: int = 0
-    turns: float = 0.0
+    serialization: float = 0.0
     alternates: bool = False
 
 
@@ -143,7 +143,7 @@ def times(
             machine["gap"],
             rates,
         ),
-        "atomics": demand.turns * machine["atomic_turn"] / 1000,
+        "atomics": demand.serialization * machine["atomic_turn"] / 1000,
         "launch": (machine["launch"] + machine["end"]) / 1000,
     }
     for name, total in demand.cycles.items():

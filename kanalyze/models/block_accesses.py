@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kanalyze.models.cutting import cut, cut_condition
+from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.features import Feature, axes_along, made
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences, classes
