@@ -33,6 +33,7 @@ from kanalyze.models.coarsening import Coarsening, MovedBytes, coarsening
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.memory import memory_access
 from kanalyze.results import kernel as doc
 from kanalyze.symbolic.accesses import Addresses
 from kanalyze.symbolic.loops import TripCount
@@ -108,7 +109,7 @@ def describe(
     instructions = list(function.instructions)
     not_understood = _not_understood(instructions)
     per_warp = Counter(table.tensor_core(i) for i in instructions)
-    rows = [(i, row) for i in instructions if (row := table.memory_access(i)) is not None]
+    rows = [(i, row) for i in instructions if (row := memory_access(i)) is not None]
     kernel = doc.Kernel(
         file=file,
         name=function.name,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kanalyze.ptx.instructions import memory_access, operand_names
+from kanalyze.ptx.instructions import operand_names
 from kanalyze.ptx.ir import Function, Instruction, Module, Name, Variable
+from kanalyze.ptx.memory import memory_access
 
 _RUNTIME = frozenset(("__assertfail", "vprintf", "malloc", "free"))
 """Functions of the device runtime, whose accesses are no traffic of the kernel's own."""

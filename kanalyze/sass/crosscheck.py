@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kanalyze.ptx import cfg as ptx_cfg
-from kanalyze.ptx.instructions import memory_access as ptx_access
 from kanalyze.ptx.instructions import tensor_core as ptx_tensor
 from kanalyze.ptx.ir import Function, Instruction
+from kanalyze.ptx.memory import memory_access as ptx_access
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.explain import Item, explain
 from kanalyze.sass.ir import SassFunction, SassInstruction

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kanalyze.ptx.instructions import definitions, memory_access, uses
+from kanalyze.ptx.instructions import definitions, uses
 from kanalyze.ptx.ir import Address, Function, Instruction, Name, Operand, Variable
+from kanalyze.ptx.memory import memory_access
 from kanalyze.sass.ir import SassFunction, SassInstruction
 
 Key = tuple[str, str]
