@@ -18,32 +18,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 from kanalyze.counting.bindings import arrays_of, contents_of
-from kanalyze.counting.ptx_launch import BlockRuns, KernelLaunch
+from kanalyze.counting.ptx_launch import BlockRuns
+from kanalyze.counting.sass_axes import SassAxes
 from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.warps import EXECUTED, Counted, CountingRule, count
+from kanalyze.models.warps import EXECUTED, CountingRule
 from kanalyze.ptx import ir as ptx_ir
-from kanalyze.ptx.cfg import Cfg
 from kanalyze.sass.calls import called_twice, failing_blocks, outside_calls
 from kanalyze.sass.cfg import SassBlock, SassCfg
 from kanalyze.sass.counts import CLASSES, access_class, before_join
 from kanalyze.sass.ir import SassInstruction, SassModule
 from kanalyze.sass.memory import SassAccess, memory_access
-from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import Addresses
 from kanalyze.symbolic.execution_predicates import ExecutionPredicates
-from kanalyze.symbolic.grid import Condition, Grid, UnknownValueError, both
-from kanalyze.symbolic.isa import negation
 from kanalyze.symbolic.loops import solve
-from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.symbolic.registers import Answer, OperandRequest, branch_sides, follow_code
+from kanalyze.symbolic.registers import OperandRequest, follow_code
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import parameter_places
-from kanalyze.symbolic.value import Value, ValuePool
+from kanalyze.symbolic.value import ValuePool
 
 _COUNTED = {
     *(("global", kind) for kind in ("load", "store", "async_copy", "atomic", "reduction")),
@@ -118,7 +114,7 @@ class SassKernelLaunch:
         }
         solved = solve(registers)
         self._predicates = ExecutionPredicates(cfg, solved, failing)
-        self._axes = _Axes(cfg, Addresses((), solved), self._predicates, params, launch)
+        self._axes = SassAxes(cfg, Addresses((), solved), self._predicates, params, launch)
         self._axes.arrays = contents_of(parameters, launch)
         self._repeated = called_twice(cfg)
 
@@ -325,102 +321,6 @@ class SassKernelLaunch:
         total = sum(counts.wavefronts or 0 for counts in listed)
         reasons = [counts.reason for counts in listed if counts.wavefronts is None]
         return Total(None if reasons else total, reasons[0] if reasons else None, total)
-
-
-class _Axes(KernelLaunch):
-    """`kanalyze.counting.ptx_launch.KernelLaunch` over the graph of SASS: the same blocks, loops,
-    conditions."""
-
-    def __init__(
-        self,
-        cfg: SassCfg,
-        addresses: Addresses,
-        predicates: ExecutionPredicates,
-        params: dict[tuple[str, int], int],
-        launch: Launch,
-    ):
-        self.cfg = cast(Cfg, cfg)  # what is used of it is the same
-        self.addresses = addresses
-        self.launch = launch
-        self.predicates = predicates
-        self.executed = predicates.by_block
-        self.params = params
-        self.arrays = {}
-        self.shared_places = {}
-        self._grids = {}
-        self._runs = {}
-        self.part = None
-        self.headers = {loop.header for loop in cfg.loops}
-
-    def counted(
-        self, rule: CountingRule, answer: Answer, address: Value | None
-    ) -> Counted | Unknown:
-        """Count an instruction by a rule; the reason where it cannot be told."""
-        try:
-            grid, within = self._grid(answer.block)
-            condition = both(within, self._reached(grid, answer.block))
-            copied = [value for value in answer.values if value.bits == 1]  # of LDGSTS
-            for value in [answer.guard, *copied]:
-                if value is not None:
-                    (held,) = self.addresses.solved.resolve([value], answer.block)
-                    condition = both(condition, grid.condition(held))
-            where = parts.number(0, grid.dimensions)
-            if address is not None:
-                (resolved,) = self.addresses.solved.resolve([address], answer.block)
-                where = grid.value(resolved)
-            return count(rule, where, condition, self._shape(grid))
-        except UnknownValueError as error:
-            return Unknown(str(error))
-        except TooLargeError:
-            return Unknown("too many different cases to evaluate")
-
-    def left(self, predecessor: int, block: int) -> bool:
-        """Whether the edge ``predecessor`` → ``block`` leaves a loop."""
-        return any(predecessor in loop.body and block not in loop.body for loop in self.cfg.loops)
-
-    def scattered(self, predecessor: int, block: int) -> bool:
-        """Whether threads of a warp leave a loop in different iterations by this edge."""
-        if not self.left(predecessor, block):
-            return False
-        try:
-            grid, within = self._grid(predecessor)
-            condition = both(within, self._reached(grid, predecessor))
-            condition = both(condition, grid.condition(self._leaves(predecessor, block)))
-            times = self._count(grid, condition)
-        except (UnknownValueError, TooLargeError):
-            return False
-        entered = self._along(predecessor, block)
-        return entered is not None and times > entered
-
-    def arriving(self, predecessor: int, block: int) -> int | None:
-        """Parts of warps that come along the edge ``predecessor`` → ``block``; None: unknown."""
-        if self.scattered(predecessor, block):
-            return None
-        return self._along(predecessor, block)
-
-    def _along(self, predecessor: int, block: int) -> int | None:
-        """Warps of which a thread comes along an edge."""
-        try:
-            grid, within = self._grid(block)
-            condition = both(within, self._reached(grid, block))
-            edge = self.predicates.edge(predecessor, block)
-            return self._count(grid, both(condition, grid.condition(edge)))
-        except (UnknownValueError, TooLargeError):
-            return None
-
-    def _count(self, grid: Grid, condition: Condition) -> int:
-        nowhere = parts.number(0, grid.dimensions)
-        return count(EXECUTED, nowhere, condition, self._shape(grid)).requests
-
-    def _leaves(self, block: int, outside: int) -> Value:
-        """When a thread goes from ``block``, in a loop, to the block ``outside``."""
-        pool = self.addresses.solved.registers.pool
-        condition = self.addresses.solved.registers.conditions.get(block)
-        taken, following = branch_sides(self.predicates.cfg, block)
-        if condition is None or taken is None or taken == following:
-            raise UnknownValueError("a branch table")
-        (condition,) = self.addresses.solved.resolve([condition], block)
-        return condition if outside == taken else negation(pool, condition)
 
 
 # ---------------------------------------------------------------- accesses
