@@ -1,4 +1,7 @@
-"""A kernel in one launch: how often its blocks run, and what each access costs, exactly."""
+"""A kernel in one launch: how often its blocks run, and transactions of each access, exactly.
+
+One file: all that is counted is counted on the same grids of blocks, threads and iterations.
+"""
 
 from __future__ import annotations
 

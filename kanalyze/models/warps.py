@@ -8,6 +8,7 @@ block and per iteration only the address modulo the period and the outcome of ea
 matter; blocks and iterations that agree in them are one class and are evaluated once.
 Source: a warp instruction is one request (Nsight Compute, "Memory Tables"). Limits: values that do
 not part into threads and blocks are evaluated lane by lane, up to a bound on their number.
+One file: counts, classes and addresses come from the same classification (`Counter`).
 """
 
 from __future__ import annotations

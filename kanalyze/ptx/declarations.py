@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kanalyze.ptx import constants
+from kanalyze.ptx.grammar import ShapeError, tree_of
 from kanalyze.ptx.ir import Parameter, Pos, RegisterDeclaration, Variable
-from kanalyze.ptx.shapes import ShapeError, tree_of
 
 _SLOT = re.compile(
     r"""(\.attribute\s*\((?:[^()]|\([^()]*\))*\)|\.[A-Za-z_][\w:]*)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kanalyze.errors import InputError
-from kanalyze.ptx import declarations, scan, shapes
+from kanalyze.ptx import declarations, grammar, scan
 from kanalyze.ptx.body import Body, BodyReader
 from kanalyze.ptx.ir import Diagnostic, Directive, Function, Module, Parameter, Pos, Variable
 from kanalyze.ptx.locs import Locs
@@ -149,8 +149,8 @@ def _unfinished(cut: scan.Cut) -> tuple[str, int]:
     clean = cut.clean.rstrip()
     message = "found the end of the file in a function header"
     try:
-        shapes.tree_of("header", clean)
-    except shapes.ShapeError as error:
+        grammar.tree_of("header", clean)
+    except grammar.ShapeError as error:
         if error.offset < len(clean):
             return error.message, cut.start + error.offset
         expected = error.message.partition(", expected ")[2]
@@ -329,7 +329,7 @@ class _ModuleReader:
                 rule = {"pragma": "pragma", "alias": "targets"}.get(name, "numbers")
                 declarations.bound(rule, cut.clean)
                 self._directives.append(Directive(name, text, pos))
-        except shapes.ShapeError as error:
+        except grammar.ShapeError as error:
             self.error(error.message, start + error.offset)
             if cut.stop == "{":  # the header of a function: leave its body out
                 return self._skip_body(cut.end + 1)

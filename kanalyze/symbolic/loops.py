@@ -2,7 +2,8 @@
 
 Solved are arithmetic progressions (``p += 64``), values that one iteration hands to the next,
 and counters that run around a small cycle (the stage index of a pipelined loop: 0, 1, 2, 0, …).
-Everything else is unknown, with the reason.
+Everything else is unknown, with the reason. One file: values and trip count of a loop are solved in
+turn, each from the other.
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ def built(name: str, arch: str) -> tuple[str, str]:
 def launched(name: str, arch: str, n: int, m: int) -> SassKernelLaunch:
     text, listing = built(name, arch)
     module = parse_sass(listing)
-    values = (("out", 1 << 40), ("n", n), ("m", m))
-    params = tuple(LaunchParam(key, "i32", value) for key, value in values)
+    values = (("out", "*i32", 1 << 40), ("n", "i32", n), ("m", "i32", m))
+    params = tuple(LaunchParam(*value) for value in values)
     launch = Launch("k", (GRID, 1, 1), (BLOCK, 1, 1), params)
     (entry,) = parse_ptx(text).entries
     return SassKernelLaunch(build(module.functions[0]), module, entry.parameters, launch)

@@ -10,6 +10,7 @@ the running mean of what a burst moves on all SMs. What is asked for arrives whe
 it answers and the SM's link has carried it.
 Source: block order, drift of SMs and shares by age were measured on H200s.
 Limits: bursts are asked for at one time; a run is one of many possible ones (``seed``).
+One file: it is one loop over events, and all its steps change the same arrays.
 """
 
 from __future__ import annotations
