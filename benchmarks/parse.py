@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kanalyze.ptx import declarations, ir, shapes
+from kanalyze.ptx import declarations, grammar, ir, shapes
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.ptx.write import instruction_text, write_ptx
 
@@ -110,7 +110,7 @@ def seconds_of_plain(module: ir.Module) -> float:
                     statements.append(("registers", f".reg .{type_} {', '.join(names)};"))
     begin = time.process_time()
     for start, text in statements:
-        shapes.tree_of(start, text)
+        grammar.tree_of(start, text)
     return time.process_time() - begin
 
 
@@ -135,7 +135,7 @@ def read(text: str, name: str) -> tuple[ir.Module, float, float]:
 
 def speeds(name: str, text: str) -> tuple[Speeds, ir.Module]:
     size = len(text) / 1e6
-    shapes.grammar()
+    grammar.grammar()
     forget()
     module, cold, _ = read(text, name)
     runs = [read(text, name) for _ in range(5)]
@@ -188,7 +188,7 @@ def resident() -> int:
 
 def show_memory(file: str) -> None:
     """Run in a process of its own: bytes before, after reading, after binding every operand."""
-    shapes.grammar()
+    grammar.grammar()
     parse_ptx(".version 8.7\n.target sm_90\n.entry k() { add.s32 %r1, %r2, 1; ret; }\n")
     text = Path(file).read_bytes().decode("utf-8", "replace")
     before = resident()

@@ -56,7 +56,7 @@ def program_of(
     work: float | Sequence[float] = 0.0,
     homes: int = 1,
     rewrites: float = 1.0,
-    again: float = 0.0,
+    extra_waits: float = 0.0,
     together: float = 1.0,
     fresh: float = 1.0,
 ) -> simulate.Program:
@@ -88,7 +88,7 @@ def program_of(
         depth,
         np.broadcast_to(np.asarray(work, float), len(shape)).copy(),
         rewrites,
-        again,
+        extra_waits,
         together,
         fresh,
         CacheLines(

@@ -319,7 +319,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
         asked.factors or {},
         asked.calibration.get(device.name) if device is not None else None,
     )
-    moved, not_moved = bytes_by_space(totals.launched, totals.costs, kernel.unread)
+    moved, not_moved = bytes_by_space(totals.launched, totals.transactions, kernel.unread)
     spill_bytes = (resources.spill_store_bytes, resources.spill_load_bytes)
     in_code = None if None in spill_bytes else sum(n or 0 for n in spill_bytes)
     moved["spill"], not_spilled = spilled(counted.code, "local" in moved, in_code)
@@ -332,8 +332,8 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
         grid=launch.grid,
         block=launch.block,
         analysed=Analysed(
-            sum(cost.counted is not None for cost in totals.costs),
-            len(totals.costs) + kernel.not_followed[0],
+            sum(cost.counted is not None for cost in totals.transactions),
+            len(totals.transactions) + kernel.not_followed[0],
         ),
         counters=counters,
         interval=time.interval,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.models.coalescing import SECTOR, distinct
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import CountingRule, count
@@ -37,42 +37,44 @@ class Operations:
         return self.number / self.addresses
 
 
-def counted_atomics(costs: Sequence[Cost]) -> list[Cost]:
+def counted_atomics(transfers: Sequence[AccessTransactions]) -> list[AccessTransactions]:
     """Those of the accesses that are atomics or reductions on global memory, and were counted.
 
     Compare-and-swap and exchange (locks) and bulk reductions are left out.
     """
-    return [cost for cost in costs if _is_atomic(cost)]
+    return [transfer for transfer in transfers if _is_atomic(transfer)]
 
 
-def _is_atomic(cost: Cost) -> bool:
-    row, instruction = cost.access.row, cost.access.instruction
+def _is_atomic(transfer: AccessTransactions) -> bool:
+    row, instruction = transfer.access.row, transfer.access.instruction
     if row.space != "global" or row.kind not in ("atomic", "reduction"):
         return False
     if {"cas", "exch"} & set(instruction.parts) or is_bulk(instruction, row):
         return False
-    return cost.counted is not None and cost.counted.threads > 0
+    return transfer.counted is not None and transfer.counted.threads > 0
 
 
-def operations(launched: KernelLaunch, group: Sequence[Cost]) -> Operations | None:
+def operations(launched: KernelLaunch, group: Sequence[AccessTransactions]) -> Operations | None:
     """The sums over some atomics; None where they are not known.
 
     Args:
         launched: the launch.
         group: atomics as `counted_atomics` gives them.
     """
-    sizes = {cost.access.row.bytes_per_thread or 4 for cost in group}
-    vectors = {_elements(cost) for cost in group}
+    sizes = {transfer.access.row.bytes_per_thread or 4 for transfer in group}
+    vectors = {_elements(transfer) for transfer in group}
     size = sizes.pop() if sizes else SECTOR + 1
     if sizes or SECTOR % size or len(vectors) > 1:
         return None
-    number = sum(cost.counted.threads for cost in group if cost.counted is not None)
+    number = sum(transfer.counted.threads for transfer in group if transfer.counted is not None)
     try:
-        spans = [launched.span(cost.access) for cost in group]
+        spans = [launched.span(transfer.access) for transfer in group]
         elements = _Elements(SECTOR // size, min(s[0] for s in spans), max(s[1] for s in spans))
-        for cost in group:
-            launched.mark(cost.access, elements)
-        by_warp = sum(count(_ADDRESSES, *launched.place(cost.access)).cost for cost in group)
+        for transfer in group:
+            launched.mark(transfer.access, elements)
+        by_warp = sum(
+            count(_ADDRESSES, *launched.place(transfer.access)).transactions for transfer in group
+        )
     except (UnknownValueError, TooLargeError):
         return None
     addresses = elements.footprint.sectors
@@ -82,9 +84,9 @@ def operations(launched: KernelLaunch, group: Sequence[Cost]) -> Operations | No
     return Operations(number * of_each, addresses * of_each, by_warp * of_each)
 
 
-def _elements(cost: Cost) -> int:
+def _elements(transfer: AccessTransactions) -> int:
     """Elements of one thread's access: 4 of ``.v4``."""
-    parts = cost.access.instruction.parts
+    parts = transfer.access.instruction.parts
     return next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
 
 

@@ -30,7 +30,7 @@ def contents_of(parameters: Sequence[ir.Parameter], launch: Launch) -> dict[str,
     return {p.name: given.data for p, given in pairs if given.data is not None}
 
 
-def unwritten(function: ir.Function, found: Addresses, launch: Launch) -> Launch:
+def unwritten(function: ir.Function, addresses: Addresses, launch: Launch) -> Launch:
     """The launch without what is assumed of arrays that the kernel itself writes.
 
     Blocks of a cluster are those that the PTX requires, where the launch does not say them.
@@ -44,7 +44,7 @@ def unwritten(function: ir.Function, found: Addresses, launch: Launch) -> Launch
         return launch
     written = {
         pointer_of(access.address, arrays)
-        for access in found.accesses
+        for access in addresses.accesses
         if access.row.kind not in ("load", "async_copy", "bulk_load", "prefetch")
         and access.row.space in ("global", "generic")
     }

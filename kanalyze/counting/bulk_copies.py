@@ -20,7 +20,7 @@ import numpy as np
 
 from kanalyze.launch.tensor_map import SWIZZLES, TensorMap
 from kanalyze.models import tensor_boxes
-from kanalyze.models.by_block import at_block, block_codes
+from kanalyze.models.block_accesses import at_block, block_codes
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import Feature, Lanes
 from kanalyze.models.footprint import Footprint
@@ -43,13 +43,13 @@ Kind = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class CopyOperands:
-    """What copies are told: numbers that vary over the launch, and what each copy costs by them.
+    """What copies are told: numbers that vary over the launch, and the sectors of each by them.
 
     ``moved`` are the bytes of one copy, None if they differ.
     """
 
     numbers: tuple[Parts, ...]
-    cost: Kind
+    transactions: Kind
     ideal: Kind
     moved: int | None
     tensor: TensorMap | None
@@ -96,8 +96,8 @@ def _signed(grid: Grid, value: Value) -> Parts:
 def _run_sectors(runs: Array) -> Array:
     first, size = runs[:, 0], runs[:, 1]
     last = np.floor_divide(first + size - 1, SECTOR)
-    found: Array = np.where(size > 0, last - np.floor_divide(first, SECTOR) + 1, 0)
-    return found
+    sectors: Array = np.where(size > 0, last - np.floor_divide(first, SECTOR) + 1, 0)
+    return sectors
 
 
 # ---------------------------------------------------------------- counting
@@ -139,19 +139,19 @@ def counted(copies: CopyOperands, condition: Condition, shape: Occurrences) -> t
     codes = _Codes(copies.numbers)
 
     def rule(kind: Kind) -> CountingRule:
-        def cost(addresses: Array, lanes: Lanes) -> Array:
+        def transactions(addresses: Array, lanes: Lanes) -> Array:
             row, lane = np.nonzero(lanes)
             distinct, which = np.unique(addresses[row, lane], return_inverse=True)
-            costs = kind(codes.back(distinct)) if len(distinct) else np.zeros(0, np.int64)
+            each = kind(codes.back(distinct)) if len(distinct) else np.zeros(0, np.int64)
             total = np.zeros(len(addresses), np.int64)
-            np.add.at(total, row, costs[which.reshape(-1)])
+            np.add.at(total, row, each[which.reshape(-1)])
             return total
 
-        return CountingRule(_PERIOD, cost)
+        return CountingRule(_PERIOD, transactions)
 
-    found = count(rule(copies.cost), codes.code, condition, shape)
-    ideal = count(rule(copies.ideal), codes.code, condition, shape).cost
-    return replace(found, requests=found.threads), min(ideal, found.cost)
+    totals = count(rule(copies.transactions), codes.code, condition, shape)
+    ideal = count(rule(copies.ideal), codes.code, condition, shape).transactions
+    return replace(totals, requests=totals.threads), min(ideal, totals.transactions)
 
 
 def mark(
@@ -164,11 +164,11 @@ def mark(
     """
     codes = _Codes(copies.numbers)
     seen = [np.zeros(0, np.int64)]
-    for found in classes(codes.code, condition, shape):
-        if len(found.bases) * len(found.offsets) * found.times > parts.LARGEST:
+    for kind in classes(codes.code, condition, shape):
+        if len(kind.bases) * len(kind.offsets) * kind.times > parts.LARGEST:
             raise TooLargeError
-        bases = found.bases[:, None] + found.step * np.arange(found.times)
-        spread = bases.reshape(-1)[:, None] + found.offsets[None, :]
+        bases = kind.bases[:, None] + kind.step * np.arange(kind.times)
+        spread = bases.reshape(-1)[:, None] + kind.offsets[None, :]
         seen.append(np.unique(spread & np.int64(_PERIOD - 1)))
     for starts, pattern in _patterns(copies, codes.back(np.unique(np.concatenate(seen)))):
         footprint.mark(starts, pattern)
@@ -216,7 +216,7 @@ def span(copies: CopyOperands) -> tuple[int, int]:
 
 
 class Copies:
-    """Bulk copies, as blocks differ in them (`kanalyze.models.by_block.BlockAccess`).
+    """Bulk copies, as blocks differ in them (`kanalyze.models.block_accesses.BlockAccess`).
 
     Args:
         copies, condition, shape: what they are told, when they are made, the axes of both.
@@ -243,7 +243,7 @@ class Copies:
     def features(self) -> list[Feature]:
         """Where boxes are cut off at the array's edge, sizes, lanes and iterations."""
         tensor, numbers = self.copies.tensor, self.copies.numbers
-        found: list[Feature] = []
+        features: list[Feature] = []
         for index, value in enumerate(numbers if tensor is not None else numbers[1:]):
             here = _of_blocks(value)
             if tensor is not None:
@@ -252,8 +252,8 @@ class Copies:
                 high = here + (value.high - int(here.max())) + (tensor.counts[index] - 1) * step
                 within = (low >= 0) & (high < tensor.dims[index])
                 here = np.where(within, 0, here - here.min() + 1)
-            found.append(here)
-        return found + block_codes(_Codes(numbers).code, self.condition, self.shape)
+            features.append(here)
+        return features + block_codes(_Codes(numbers).code, self.condition, self.shape)
 
     def mark(self, block: int, footprint: Footprint) -> None:
         """Mark the sectors that the copies of one block touch."""
@@ -304,10 +304,10 @@ def _from_fields(fields: Mapping[str, Value], grid: Grid) -> TensorMap:
         value = fields.get(name)
         if value is None:
             raise UnknownValueError(f"the kernel writes a tensor map without its {name}")
-        found = grid.value(value).constant
-        if found is None:
+        constant = grid.value(value).constant
+        if constant is None:
             raise UnknownValueError(f"{name} of a tensor map differs over the launch")
-        return found % (1 << value.bits)
+        return constant % (1 << value.bits)
 
     rank = number("rank") + 1
     kind = number("elemtype")

@@ -1,8 +1,12 @@
-"""A kernel in one launch: how often its blocks run, and what each access costs, exactly."""
+"""A kernel in one launch: how often its blocks run, and transactions of each access, exactly.
+
+One file: all that is counted is counted on the same grids of blocks, threads and iterations.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,7 +15,7 @@ from kanalyze.counting import bulk_copies
 from kanalyze.counting.bindings import contents_of, maps_of, unwritten
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.by_block import BlockAccess, Plain
+from kanalyze.models.block_accesses import BlockAccess, Plain
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import (
@@ -22,7 +26,7 @@ from kanalyze.models.warps import (
     MisalignedError,
     Occurrences,
     classes,
-    classes_by_cost,
+    classes_alike,
     count,
 )
 from kanalyze.ptx import ir
@@ -39,11 +43,11 @@ _MOST_PARTS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What an access costs over the launch, or why that is not known.
+class AccessTransactions:
+    """An access with its transactions over the launch, or why they are not known.
 
-    ``counted.cost`` is sectors for global accesses, bank wavefronts for shared ones. Of bulk
-    copies, ``ideal`` is the sectors of as many bytes in a row, ``moved`` the bytes of one copy.
+    ``counted.transactions`` are sectors of global accesses, bank wavefronts of shared ones. Of bulk
+    copies, ``ideal`` is the sectors of as many contiguous bytes, ``moved`` the bytes of one copy.
     """
 
     access: AccessValue
@@ -67,18 +71,18 @@ class KernelLaunch:
 
     Args:
         cfg: its control-flow graph.
-        found: its accesses and solved loops.
+        addresses: its accesses and solved loops.
         variables: variables in sight, by name.
         launch: grid, block and arguments.
     """
 
     def __init__(
-        self, cfg: Cfg, found: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
+        self, cfg: Cfg, addresses: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
     ):
         self.cfg = cfg
-        self.found = found
-        self.launch = launch = unwritten(cfg.function, found, launch)
-        self.executed = found.predicates
+        self.addresses = addresses
+        self.launch = launch = unwritten(cfg.function, addresses, launch)
+        self.executed = addresses.predicates
         self.params = {
             (parameter.name, 0): given.value
             for parameter, given in zip(cfg.function.parameters, launch.params, strict=False)
@@ -86,44 +90,44 @@ class KernelLaunch:
         }
         self.arrays = contents_of(cfg.function.parameters, launch)
         self.maps = maps_of(cfg.function.parameters, launch)
-        self.addresses = _layout(variables)
+        self.shared_places = _layout(variables)
         self._grids: dict[tuple[object, ...], tuple[Grid, Condition]] = {}
         self._runs: dict[int, BlockRuns] = {}
-        self._costs: dict[int, Cost] = {}  # by the `id` of the access
+        self._known: dict[int, AccessTransactions] = {}  # by the `id` of the access
         self.part: tuple[int, int] | None = None  # first block and number of blocks
 
     # ------------------------------------------------------------ what callers use
 
-    def cost(self, access: AccessValue, layout: Layout | None = None) -> Cost:
+    def transactions(self, access: AccessValue, layout: Layout | None = None) -> AccessTransactions:
         """Count one access; only global and shared ones have a rule.
 
         With a ``layout``, as if the shared array were laid out so.
         """
         if layout is not None:
-            return self._cost(access, layout)
+            return self._transactions(access, layout)
         key = id(access)
-        if key not in self._costs:
-            self._costs[key] = self._cost(access, None)
-        return self._costs[key]
+        if key not in self._known:
+            self._known[key] = self._transactions(access, None)
+        return self._known[key]
 
-    def _cost(self, access: AccessValue, layout: Layout | None) -> Cost:
+    def _transactions(self, access: AccessValue, layout: Layout | None) -> AccessTransactions:
         if is_bulk(access.instruction, access.row):
-            return self._bulk_cost(access)
+            return self._bulk_transactions(access)
         rule = rule_of(access)
         if rule is not None and layout is not None:
             rule = with_layout(rule, layout)
         elif rule is not None:
             rule = replace(rule, alignment=_alignment(access))
         if rule is None:
-            return Cost(access, None, f"no rule for {access.instruction.opcode}")
+            return AccessTransactions(access, None, f"no rule for {access.instruction.opcode}")
         try:
-            return Cost(access, self._counted(rule, access), None)
+            return AccessTransactions(access, self._counted(rule, access), None)
         except UnknownValueError as error:
-            return Cost(access, None, str(error))
+            return AccessTransactions(access, None, str(error))
         except TooLargeError:
-            return Cost(access, None, "too many different cases to evaluate")
+            return AccessTransactions(access, None, "too many different cases to evaluate")
         except MisalignedError as error:
-            return Cost(access, None, str(error))
+            return AccessTransactions(access, None, str(error))
 
     def _counted(self, rule: CountingRule, access: AccessValue) -> Counted:
         return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
@@ -138,7 +142,7 @@ class KernelLaunch:
         if rule is None:
             raise UnknownValueError(f"{access.instruction.opcode} is not counted by classes")
         parts = self.parts(access)
-        return rule.period, tuple(c for p in parts for c in classes_by_cost(rule, *p.place(access)))
+        return rule.period, tuple(c for p in parts for c in classes_alike(rule, *p.place(access)))
 
     def parts(self, access: AccessValue) -> list[KernelLaunch]:
         """The launch as parts of its blocks that are counted one after the other.
@@ -162,18 +166,18 @@ class KernelLaunch:
         """Only so many blocks of the launch, from ``first`` on."""
         some = copy(self)
         some.part = (first, blocks)
-        some._grids, some._runs, some._costs = {}, {}, {}
+        some._grids, some._runs, some._known = {}, {}, {}
         return some
 
-    def _bulk_cost(self, access: AccessValue) -> Cost:
+    def _bulk_transactions(self, access: AccessValue) -> AccessTransactions:
         try:
             told, condition, shape = self._told(access)
             counted, ideal = bulk_copies.counted(told, condition, shape)
         except UnknownValueError as error:
-            return Cost(access, None, str(error))
+            return AccessTransactions(access, None, str(error))
         except TooLargeError:
-            return Cost(access, None, "too many different cases to evaluate")
-        return Cost(access, counted, None, ideal, told.moved)
+            return AccessTransactions(access, None, "too many different cases to evaluate")
+        return AccessTransactions(access, counted, None, ideal, told.moved)
 
     def copies(
         self, access: AccessValue
@@ -221,7 +225,7 @@ class KernelLaunch:
         Raises:
             UnknownValueError, TooLargeError: it is not known, or there are too many cases.
         """
-        pool = self.found.solved.registers.pool
+        pool = self.addresses.solved.registers.pool
 
         def open_(value: Value) -> Value:
             if value.op == "and" and value.bits == 1:
@@ -292,8 +296,8 @@ class KernelLaunch:
             bulk_copies.mark(*self._told(access), footprint)
             return
         for some in self.parts(access):
-            for found in classes(*some.place(access)):
-                footprint.mark(*found)
+            for kind in classes(*some.place(access)):
+                footprint.mark(*kind)
 
     def place(self, access: AccessValue) -> tuple[Parts, Condition, Occurrences]:
         """The address, when it is accessed, and the extents of the axes that both vary over.
@@ -325,11 +329,11 @@ class KernelLaunch:
         """The lowest and the highest address that the access can have, whatever its condition."""
         if is_bulk(access.instruction, access.row):
             return bulk_copies.span(self._told(access)[0])
-        found = []
+        ranges = []
         for some in self.parts(access):
             where = some._grid(access.block)[0].value(access.address)
-            found.append((where.low, where.high))
-        return min(low for low, _ in found), max(high for _, high in found)
+            ranges.append((where.low, where.high))
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     # ------------------------------------------------------------ axes and conditions
 
@@ -375,20 +379,20 @@ class KernelLaunch:
 
     def _runs_of(self, header: int, block: int) -> Value:
         """How often a block of a loop runs, once the loop is entered."""
-        trip = self.found.solved.trips[header]
+        trip = self.addresses.solved.trips[header]
         if trip.count is None or trip.last is None:
             raise UnknownValueError(f"the length of a loop: {trip.reason}")
         if not trip.tests_first:
             return trip.count
         if block != header:
             return trip.last
-        pool = self.found.solved.registers.pool
+        pool = self.addresses.solved.registers.pool
         return pool.node("add", trip.last.bits, trip.last, pool.const(1, trip.last.bits))
 
     def _within(self, grid: Grid, header: int, block: int) -> Condition:
         """Whether the loop comes to its iteration number: it went on before, every time."""
-        trip = self.found.solved.trips[header]
-        pool = self.found.solved.registers.pool
+        trip = self.addresses.solved.trips[header]
+        pool = self.addresses.solved.registers.pool
         if trip.goes_on is None:
             runs = self._runs_of(header, block)
             number = pool.iteration(header, runs.bits)
@@ -404,7 +408,7 @@ class KernelLaunch:
     def _over(self, loops: dict[int, int]) -> Grid:
         launch = self.launch
         return Grid(
-            launch.grid, launch.block, self.params, self.addresses, loops, self.arrays,
+            launch.grid, launch.block, self.params, self.shared_places, loops, self.arrays,
             launch.cluster or (1, 1, 1), self.part,
         )  # fmt: skip
 
@@ -413,25 +417,26 @@ def _sum(counts: Sequence[Counted]) -> Counted:
     """What was counted of the parts of a launch, added up."""
     if len(counts) == 1:
         return counts[0]
-    by_cost: dict[int, int] = {}
+    merged: Counter[int] = Counter()
     for each in counts:
-        for cost, times in each.by_cost.items():
-            by_cost[cost] = by_cost.get(cost, 0) + times
-    requests, cost, threads = (
-        sum(getattr(each, name) for each in counts) for name in ("requests", "cost", "threads")
+        merged.update(each.by_transactions)
+    return Counted(
+        sum(each.requests for each in counts),
+        sum(each.transactions for each in counts),
+        sum(each.threads for each in counts),
+        dict(sorted(merged.items())),
     )
-    return Counted(requests, cost, threads, dict(sorted(by_cost.items())))
 
 
 def _widened(address: Value) -> Iterator[Value]:
     """The 32-bit values that are widened and added up to an address, as they are or scaled."""
-    found = [address]
-    while found:
-        value = found.pop()
+    pending = [address]
+    while pending:
+        value = pending.pop()
         if value.op in ("sext", "zext") and value.args[0].bits == 32:
             yield value
         elif value.op in ("add", "sub", "mul", "shl"):
-            found += value.args
+            pending += value.args
 
 
 def _alignment(access: AccessValue) -> int:
@@ -450,7 +455,7 @@ def rule_of(access: AccessValue) -> CountingRule | None:
     if row.space == "global":
         if row.kind in ("load", "store", "async_copy"):
             return coalescing.SECTORS
-        return coalescing.TURNS if row.kind in ("atomic", "reduction") else None
+        return coalescing.SERIALIZATION if row.kind in ("atomic", "reduction") else None
     if row.space == "shared" and row.kind in ("load", "store"):
         base = access.instruction.base
         if base in ("ldmatrix", "stmatrix"):
@@ -463,11 +468,11 @@ def rule_of(access: AccessValue) -> CountingRule | None:
 def _layout(variables: Mapping[str, ir.Variable]) -> dict[str, int]:
     """Addresses of the shared variables: in order of declaration, the dynamic one last."""
     place = 0
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     shared = [v for v in variables.values() if v.space == "shared"]
     for variable in sorted(shared, key=lambda v: v.bytes is None):
         align = max(variable.align or 1, _SHARED_ALIGNMENT if variable.bytes is None else 1)
         place = -(-place // align) * align
-        found[variable.name] = place
+        places[variable.name] = place
         place += variable.bytes or 0
-    return found
+    return places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.errors import Unknown
 from kanalyze.models.coalescing import SECTOR, SECTORS
 from kanalyze.models.reuse import Reuse, reuse
@@ -17,37 +17,39 @@ from kanalyze.symbolic.parts import TooLargeError
 _MOST_SHARES = 8
 
 
-def shared(launched: KernelLaunch, costs: Sequence[Cost]) -> doc.Sharing | Unknown:
+def shared(
+    launched: KernelLaunch, transfers: Sequence[AccessTransactions]
+) -> doc.Sharing | Unknown:
     """How blocks share the sectors that some accesses of one pointer touch, or why it is unknown.
 
     Args:
         launched: the kernel in its launch.
-        costs: the accesses, with their counts.
+        transfers: the accesses, with their counts.
     """
-    for cost in costs:  # accesses through generic addresses have no rule, but sectors
-        if cost.reason is not None and cost.access.row.space != "generic":
-            return Unknown(cost.reason)
+    for transfer in transfers:  # accesses through generic addresses have no rule, but sectors
+        if transfer.reason is not None and transfer.access.row.space != "generic":
+            return Unknown(transfer.reason)
     try:
-        asked = sum(_asked(launched, cost) for cost in costs)
-        found = reuse([launched.by_block(cost.access) for cost in costs])
+        asked = sum(_asked(launched, transfer) for transfer in transfers)
+        reused = reuse([launched.by_block(transfer.access) for transfer in transfers])
     except UnknownValueError as error:
         return Unknown(str(error))
     except TooLargeError:
         return Unknown("blocks differ in too many ways to be compared")
-    return _document(found, asked)
+    return _document(reused, asked)
 
 
-def _asked(launched: KernelLaunch, cost: Cost) -> int:
+def _asked(launched: KernelLaunch, transfer: AccessTransactions) -> int:
     """Sectors that the executions of an access touch, added up."""
-    row = cost.access.row
-    in_turns = row.space != "global" or row.kind in ("atomic", "reduction")
-    if cost.counted is None or (in_turns and not is_bulk(cost.access.instruction, row)):
-        return count(SECTORS, *launched.place(cost.access)).cost
-    return cost.counted.cost
+    row = transfer.access.row
+    serialized = row.space != "global" or row.kind in ("atomic", "reduction")
+    if transfer.counted is None or (serialized and not is_bulk(transfer.access.instruction, row)):
+        return count(SECTORS, *launched.place(transfer.access)).transactions
+    return transfer.counted.transactions
 
 
-def _document(found: Reuse, asked: int) -> doc.Sharing:
-    sizes = found.by_sectors
+def _document(reused: Reuse, asked: int) -> doc.Sharing:
+    sizes = reused.by_sectors
     by_block = sum(size * blocks for size, blocks in sizes.items())
     blocks = sum(sizes.values())
     return doc.Sharing(
@@ -55,8 +57,8 @@ def _document(found: Reuse, asked: int) -> doc.Sharing:
         by_block_bytes=by_block * SECTOR,
         again_in_block_bytes=(asked - by_block) * SECTOR,
         blocks=blocks,
-        most_blocks=max(found.by_blocks, default=0),
-        shares=_shares(found.by_blocks),
+        most_blocks=max(reused.by_blocks, default=0),
+        shares=_shares(reused.by_blocks),
         sectors_per_block=doc.SectorsPerBlock(
             min(sizes, default=0), _median(sizes), max(sizes, default=0)
         ),

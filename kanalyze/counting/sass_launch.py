@@ -2,10 +2,10 @@
 
 What: warps that execute each block of the machine code, executed warp instructions in all and by
 class, and wavefronts of accesses to shared memory.
-Formula: a warp executes a block if any of its threads reaches it (`kanalyze.symbolic.reach`), in
-each iteration of the loops around it; an instruction is executed once by each such warp, whether
-its guard is on or off. Where threads of a warp went different ways, each part issues the
-instructions up to the ``BSYNC`` at which they meet.
+Formula: a warp executes a block if any of its threads reaches it, in each iteration of the loops
+around it (`kanalyze.symbolic.execution_predicates`); an instruction is executed once by each such
+warp, whether its guard is on or off. Where threads of a warp went different ways, each part issues
+the instructions up to the ``BSYNC`` at which they meet.
 Source: ``smsp__inst_executed.sum`` and its kin, which this equals on an H200 for the kernels in the
 tests.
 Limits: what depends on data is unknown, with the reason; so are subroutines that several places
@@ -18,32 +18,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 from kanalyze.counting.bindings import arrays_of, contents_of
-from kanalyze.counting.ptx_launch import BlockRuns, KernelLaunch
+from kanalyze.counting.ptx_launch import BlockRuns
+from kanalyze.counting.sass_axes import SassAxes
 from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.warps import EXECUTED, Counted, CountingRule, count
+from kanalyze.models.warps import EXECUTED, CountingRule
 from kanalyze.ptx import ir as ptx_ir
-from kanalyze.ptx.cfg import Cfg
 from kanalyze.sass.calls import called_twice, failing_blocks, outside_calls
 from kanalyze.sass.cfg import SassBlock, SassCfg
 from kanalyze.sass.counts import CLASSES, access_class, before_join
 from kanalyze.sass.ir import SassInstruction, SassModule
 from kanalyze.sass.memory import SassAccess, memory_access
-from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import Addresses
-from kanalyze.symbolic.grid import Condition, Grid, UnknownValueError, both
-from kanalyze.symbolic.isa import negation
+from kanalyze.symbolic.execution_predicates import ExecutionPredicates
 from kanalyze.symbolic.loops import solve
-from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.symbolic.reach import Reach
-from kanalyze.symbolic.registers import Answer, OperandRequest, branch_sides, follow_code
+from kanalyze.symbolic.registers import OperandRequest, follow_code
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import parameter_places
-from kanalyze.symbolic.value import Value, ValuePool
+from kanalyze.symbolic.value import ValuePool
 
 _COUNTED = {
     *(("global", kind) for kind in ("load", "store", "async_copy", "atomic", "reduction")),
@@ -65,7 +61,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessCost:
+class SassAccessCounts:
     """An instruction that reads or writes global or shared memory.
 
     ``executed`` counts every warp that issues it, ``active`` those of which a lane takes part.
@@ -105,7 +101,7 @@ class SassKernelLaunch:
         pool = ValuePool()
         arrays = arrays_of(parameters, launch)
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
-        wanted = [_request(*found[1:]) for found in _accesses(cfg)]
+        wanted = [_request(*access[1:]) for access in _accesses(cfg)]
         self._failing = failing = failing_blocks(cfg, module)
         registers = follow_code(cfg, isa, pool, wanted, failing)
         self._answers = dict(
@@ -117,8 +113,8 @@ class SassKernelLaunch:
             if given.value is not None
         }
         solved = solve(registers)
-        self._reach = Reach(cfg, solved, failing)
-        self._axes = _Axes(cfg, Addresses((), solved), self._reach, params, launch)
+        self._predicates = ExecutionPredicates(cfg, solved, failing)
+        self._axes = SassAxes(cfg, Addresses((), solved), self._predicates, params, launch)
         self._axes.arrays = contents_of(parameters, launch)
         self._repeated = called_twice(cfg)
 
@@ -133,8 +129,8 @@ class SassKernelLaunch:
         if block in self._repeated:
             return BlockRuns(None, None, "a subroutine that is called from several places")
         runs = self._axes.runs(block)
-        above = [place for place in self._apart if self.cfg.dominates(place, block)]
-        arriving = self._apart[block] if above == [block] else None
+        above = [place for place in self._splits if self.cfg.dominates(place, block)]
+        arriving = self._splits[block] if above == [block] else None
         if arriving and set(self.cfg.graph.successors(block)) == {self.cfg.exit}:
             return BlockRuns(arriving, runs.threads, None)  # each part by itself
         if above:
@@ -142,16 +138,16 @@ class SassKernelLaunch:
         return runs
 
     @cached_property
-    def _apart(self) -> dict[int, int | None]:
+    def _splits(self) -> dict[int, int | None]:
         """The blocks where ways meet, but not the threads of a warp that took them: arrivals."""
-        found: dict[int, int | None] = {}
+        splits: dict[int, int | None] = {}
         for block in self.cfg.order:
             if not before_join(self.cfg.blocks[block]):
                 runs, arriving = self._axes.runs(block).warps, self._arriving(block)
                 scattered = any(self._axes.scattered(way, block) for way in self._ways(block))
                 if runs is not None and (scattered or (arriving or 0) > runs):
-                    found[block] = None if scattered else arriving
-        return found
+                    splits[block] = None if scattered else arriving
+        return splits
 
     def _ways(self, block: int) -> list[int]:
         """The blocks that lead into a block, without those that jump back to it."""
@@ -159,7 +155,7 @@ class SassKernelLaunch:
         return [
             before
             for before in self.cfg.graph.predecessors(block)
-            if before in self._reach.alive and not any(before in loop.body for loop in loops)
+            if before in self._predicates.alive and not any(before in loop.body for loop in loops)
         ]
 
     @cached_property
@@ -193,11 +189,11 @@ class SassKernelLaunch:
         arrivals = self.arrivals
         for index, runs in self.block_runs.items():
             block = self.cfg.blocks[index]
-            apart = before_join(block)
+            joined = before_join(block)
             for place, instruction in enumerate(block.instructions):
                 if which is not None and not which(instruction):
                     continue
-                amount = arrivals.get(index, runs.warps) if place < apart else runs.warps
+                amount = arrivals.get(index, runs.warps) if place < joined else runs.warps
                 if amount is not None:
                     total += amount
                 elif reason is None:
@@ -227,15 +223,15 @@ class SassKernelLaunch:
     # ------------------------------------------------------------ accesses
 
     @cached_property
-    def accesses(self) -> tuple[AccessCost, ...]:
+    def accesses(self) -> tuple[SassAccessCounts, ...]:
         """Loads, stores and copies of global and shared memory, dummies included."""
-        return tuple(self._cost(*found) for found in _accesses(self.cfg))
+        return tuple(self._counts(*access) for access in _accesses(self.cfg))
 
-    def _cost(
+    def _counts(
         self, block: SassBlock, instruction: SassInstruction, access: SassAccess
-    ) -> AccessCost:
-        def result(executed: int | None, *rest: Any) -> AccessCost:
-            return AccessCost(instruction, access, block.index, executed, *rest)
+    ) -> SassAccessCounts:
+        def result(executed: int | None, *rest: Any) -> SassAccessCounts:
+            return SassAccessCounts(instruction, access, block.index, executed, *rest)
 
         shared = access.space == "shared"
         runs = self.block_runs.get(block.index)
@@ -251,35 +247,35 @@ class SassKernelLaunch:
             return result(runs.warps, 0, 0 if shared else None, None)
         if not shared:
             return result(runs.warps, active.requests, None, None)
-        cost = self._axes.counted(_rule(access), answer, answer.values[0])
-        if isinstance(cost, Unknown):
-            return result(runs.warps, active.requests, None, cost.reason)
-        return result(runs.warps, active.requests, cost.cost, None)
+        counted = self._axes.counted(_rule(access), answer, answer.values[0])
+        if isinstance(counted, Unknown):
+            return result(runs.warps, active.requests, None, counted.reason)
+        return result(runs.warps, active.requests, counted.transactions, None)
 
-    def on_global(self, operation: str) -> list[AccessCost]:
+    def on_global(self, operation: str) -> list[SassAccessCounts]:
         """The accesses of an operation on global memory.
 
         ``operation`` is "load" (``LDG`` and ``LDGSTS``), "store", "atomic" or "reduction".
         """
         kinds = ("load", "async_copy") if operation == "load" else (operation,)
         return [
-            cost
-            for cost in self.accesses
-            if cost.access.space == "global" and cost.access.kind in kinds
+            counts
+            for counts in self.accesses
+            if counts.access.space == "global" and counts.access.kind in kinds
         ]
 
     def requests(self, operation: str) -> Total:
         """Requests of an operation on global memory, as Nsight Compute counts them."""
-        return self._on_global(operation, lambda cost: (cost.active, cost.reason))
+        return self._on_global(operation, lambda counts: (counts.active, counts.reason))
 
     def sectors(self, operation: str) -> Total:
         """Sectors of an operation on global memory, as Nsight Compute counts them."""
         return self._on_global(operation, self._sectors)
 
     def _on_global(
-        self, operation: str, count: Callable[[AccessCost], tuple[int | None, str | None]]
+        self, operation: str, count: Callable[[SassAccessCounts], tuple[int | None, str | None]]
     ) -> Total:
-        parts = [count(cost) for cost in self.on_global(operation)]
+        parts = [count(counts) for counts in self.on_global(operation)]
         return _total([*parts, *((None, reason) for reason in self._elsewhere(operation))])
 
     def _elsewhere(self, operation: str) -> Iterator[str]:
@@ -294,17 +290,17 @@ class SassKernelLaunch:
 
     def widths(self, operation: str) -> Counter[int | None]:
         """How many instructions of an operation on global memory there are, by bytes a thread."""
-        costs = self.on_global(operation)
-        return Counter(c.access.bytes_per_thread for c in costs if not c.access.dummy)
+        listed = self.on_global(operation)
+        return Counter(c.access.bytes_per_thread for c in listed if not c.access.dummy)
 
-    def _sectors(self, cost: AccessCost) -> tuple[int | None, str | None]:
-        if not cost.active:
-            return cost.active, cost.reason
-        answer = self._answers[cost.instruction.address]
-        counted = self._axes.counted(_rule(cost.access), answer, answer.values[0])
+    def _sectors(self, counts: SassAccessCounts) -> tuple[int | None, str | None]:
+        if not counts.active:
+            return counts.active, counts.reason
+        answer = self._answers[counts.instruction.address]
+        counted = self._axes.counted(_rule(counts.access), answer, answer.values[0])
         if isinstance(counted, Unknown):
             return None, counted.reason
-        return counted.cost, None
+        return counted.transactions, None
 
     @property
     def shared_load_wavefronts(self) -> Total:
@@ -317,110 +313,14 @@ class SassKernelLaunch:
         return self._wavefronts("store")
 
     def _wavefronts(self, kind: str) -> Total:
-        costs = [
-            cost
-            for cost in self.accesses
-            if cost.access.space == "shared" and cost.access.kind.endswith(kind)
+        listed = [
+            counts
+            for counts in self.accesses
+            if counts.access.space == "shared" and counts.access.kind.endswith(kind)
         ]
-        total = sum(cost.wavefronts or 0 for cost in costs)
-        reasons = [cost.reason for cost in costs if cost.wavefronts is None]
+        total = sum(counts.wavefronts or 0 for counts in listed)
+        reasons = [counts.reason for counts in listed if counts.wavefronts is None]
         return Total(None if reasons else total, reasons[0] if reasons else None, total)
-
-
-class _Axes(KernelLaunch):
-    """`kanalyze.counting.ptx_launch.KernelLaunch` over the graph of SASS: the same blocks, loops,
-    conditions."""
-
-    def __init__(
-        self,
-        cfg: SassCfg,
-        found: Addresses,
-        reach: Reach,
-        params: dict[tuple[str, int], int],
-        launch: Launch,
-    ):
-        self.cfg = cast(Cfg, cfg)  # what is used of it is the same
-        self.found = found
-        self.launch = launch
-        self.reach = reach
-        self.executed = reach.found
-        self.params = params
-        self.arrays = {}
-        self.addresses = {}
-        self._grids = {}
-        self._runs = {}
-        self.part = None
-        self.headers = {loop.header for loop in cfg.loops}
-
-    def counted(
-        self, rule: CountingRule, answer: Answer, address: Value | None
-    ) -> Counted | Unknown:
-        """Count an instruction by a rule; the reason where it cannot be told."""
-        try:
-            grid, within = self._grid(answer.block)
-            condition = both(within, self._reached(grid, answer.block))
-            copied = [value for value in answer.values if value.bits == 1]  # of LDGSTS
-            for value in [answer.guard, *copied]:
-                if value is not None:
-                    (held,) = self.found.solved.resolve([value], answer.block)
-                    condition = both(condition, grid.condition(held))
-            where = parts.number(0, grid.dimensions)
-            if address is not None:
-                (resolved,) = self.found.solved.resolve([address], answer.block)
-                where = grid.value(resolved)
-            return count(rule, where, condition, self._shape(grid))
-        except UnknownValueError as error:
-            return Unknown(str(error))
-        except TooLargeError:
-            return Unknown("too many different cases to evaluate")
-
-    def left(self, predecessor: int, block: int) -> bool:
-        """Whether the edge ``predecessor`` → ``block`` leaves a loop."""
-        return any(predecessor in loop.body and block not in loop.body for loop in self.cfg.loops)
-
-    def scattered(self, predecessor: int, block: int) -> bool:
-        """Whether threads of a warp leave a loop in different iterations by this edge."""
-        if not self.left(predecessor, block):
-            return False
-        try:
-            grid, within = self._grid(predecessor)
-            condition = both(within, self._reached(grid, predecessor))
-            condition = both(condition, grid.condition(self._leaves(predecessor, block)))
-            times = self._count(grid, condition)
-        except (UnknownValueError, TooLargeError):
-            return False
-        entered = self._along(predecessor, block)
-        return entered is not None and times > entered
-
-    def arriving(self, predecessor: int, block: int) -> int | None:
-        """Parts of warps that come along the edge ``predecessor`` → ``block``; None: unknown."""
-        if self.scattered(predecessor, block):
-            return None
-        return self._along(predecessor, block)
-
-    def _along(self, predecessor: int, block: int) -> int | None:
-        """Warps of which a thread comes along an edge."""
-        try:
-            grid, within = self._grid(block)
-            condition = both(within, self._reached(grid, block))
-            edge = self.reach.edge(predecessor, block)
-            return self._count(grid, both(condition, grid.condition(edge)))
-        except (UnknownValueError, TooLargeError):
-            return None
-
-    def _count(self, grid: Grid, condition: Condition) -> int:
-        nowhere = parts.number(0, grid.dimensions)
-        return count(EXECUTED, nowhere, condition, self._shape(grid)).requests
-
-    def _leaves(self, block: int, outside: int) -> Value:
-        """When a thread goes from ``block``, in a loop, to the block ``outside``."""
-        pool = self.found.solved.registers.pool
-        condition = self.found.solved.registers.conditions.get(block)
-        taken, following = branch_sides(self.reach.cfg, block)
-        if condition is None or taken is None or taken == following:
-            raise UnknownValueError("a branch table")
-        (condition,) = self.found.solved.resolve([condition], block)
-        return condition if outside == taken else negation(pool, condition)
 
 
 # ---------------------------------------------------------------- accesses
@@ -458,7 +358,7 @@ def _request(instruction: SassInstruction, access: SassAccess) -> OperandRequest
 def _rule(access: SassAccess) -> CountingRule:
     if access.space == "global":
         atomic = access.kind in ("atomic", "reduction")
-        return coalescing.TURNS if atomic else coalescing.SECTORS
+        return coalescing.SERIALIZATION if atomic else coalescing.SECTORS
     kind = "load" if access.kind.endswith("load") else "store"
     if access.kind.startswith("matrix"):
         return banks.rule(kind, banks.MATRIX_ROW, access.vector)

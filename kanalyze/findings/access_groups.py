@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from kanalyze.findings.facts import Facts
-from kanalyze.models import apart, coalescing
-from kanalyze.models.apart import Form, LanePlace, Lanes
+from kanalyze.models import coalescing, lane_strides
+from kanalyze.models.lane_strides import AffineForm, LaneOffsets, LanePlace
 from kanalyze.models.warps import Counted
 from kanalyze.results import kernel as doc
 from kanalyze.symbolic.accesses import AccessValue
@@ -28,7 +28,7 @@ _LEAST_SHARE = 0.05  # of the requests of a launch, from which on accesses are w
 class ContiguousRun:
     """Accesses of one thread without a gap: where they begin, from its first access, how many."""
 
-    start: Form
+    start: AffineForm
     length: int
 
 
@@ -77,9 +77,9 @@ class AccessGroup:
         return max(1, self.first.element_bits // 8)
 
     @cached_property
-    def lanes(self) -> Lanes | None:
+    def lanes(self) -> LaneOffsets | None:
         """Where the lanes of the first access point."""
-        return apart.of_lanes(self.members[0][0].address, extents(self.facts))
+        return lane_strides.of_lanes(self.members[0][0].address, extents(self.facts))
 
     @cached_property
     def offsets(self) -> tuple[int, ...] | None:
@@ -87,14 +87,14 @@ class AccessGroup:
         return self.lanes.offsets(values(self.facts)) if self.lanes is not None else None
 
     @cached_property
-    def stride(self) -> Form | None:
+    def stride(self) -> AffineForm | None:
         """Between neighbouring lanes."""
         return self.lanes.stride if self.lanes is not None else None
 
     @cached_property
     def stride_bytes(self) -> int | None:
         """The stride as a number, where the arguments in it are known."""
-        return self.stride.at(values(self.facts)) if self.stride is not None else None
+        return self.stride.evaluate(values(self.facts)) if self.stride is not None else None
 
     @cached_property
     def run(self) -> int:
@@ -117,7 +117,7 @@ class AccessGroup:
             return None
         (name,) = stride.terms
         rows = (self.size, self.size * self.run_at({name: 1}))
-        return name if stride.at({name: 1}) in rows else None
+        return name if stride.evaluate({name: 1}) in rows else None
 
     def sectors(self, size: int | None = None) -> int | None:
         """Sectors of one request that begins at a sector; of contiguous lanes of ``size`` bytes."""
@@ -133,7 +133,7 @@ class AccessGroup:
     @property
     def cost(self) -> int | None:
         """Sectors over the launch; None where that is not known."""
-        return total(c.cost if c is not None else None for c in self.counts)
+        return total(c.transactions if c is not None else None for c in self.counts)
 
     @property
     def threads(self) -> int | None:
@@ -202,10 +202,10 @@ def merged(parts: Sequence[AccessGroup]) -> AccessGroup:
 def _counts(facts: Facts, accesses: Sequence[AccessValue]) -> list[Counted | None]:
     """What each access costs in the launch."""
     if facts.totals is not None:
-        return [cost.counted for cost in facts.totals.costs]
+        return [cost.counted for cost in facts.totals.transactions]
     if facts.launched is None:
         return [None] * len(accesses)
-    return [facts.launched.cost(access).counted for access in accesses]
+    return [facts.launched.transactions(access).counted for access in accesses]
 
 
 def merge_unrolled(every: Sequence[AccessGroup]) -> list[AccessGroup]:
@@ -269,7 +269,7 @@ def author_name(facts: Facts, parameter: str) -> str:
     return argument.name if argument is not None else parameter
 
 
-def words(facts: Facts, form: Form, element: int) -> str:
+def words(facts: Facts, form: AffineForm, element: int) -> str:
     """A distance in elements: ``stride_am``, ``2*n + 1``; in bytes where it is no whole number."""
     amounts = [form.number, *form.terms.values()]
     unit = element if all(n % element == 0 for n in amounts) else 1
@@ -293,14 +293,14 @@ def _runs(group: AccessGroup, numbers: Mapping[str, int]) -> list[ContiguousRun]
     """Accesses of one thread in runs, each of them contiguous."""
     size = group.size
     if len(group.members) < 2:
-        return [ContiguousRun(Form(0), len(group.members))]
+        return [ContiguousRun(AffineForm(0), len(group.members))]
     addresses = [access.address for access, _ in group.members]
-    differences = apart.differences(addresses, extents(group.facts))
+    differences = lane_strides.differences(addresses, extents(group.facts))
     if differences is None:
-        return [ContiguousRun(Form(0), 1)]
-    by_terms: dict[object, dict[int, Form]] = {}
+        return [ContiguousRun(AffineForm(0), 1)]
+    by_terms: dict[object, dict[int, AffineForm]] = {}
     for form in differences[0]:
-        given = form.given(numbers)
+        given = form.substitute(numbers)
         by_terms.setdefault(given.key()[1], {})[given.number] = given
     result = []
     for places in by_terms.values():
@@ -327,16 +327,16 @@ def alignment(
     loops = [loop.header for loop in facts.description.cfg.loops if access.block in loop.body]
     places = [LanePlace(), *(LanePlace(blocks={axis: 1}) for axis in "xyz")]
     places += [LanePlace(iterations={header: 1}) for header in loops]
-    steps = apart.differences([access.address], threads, places)
-    first = apart.start(access.address, threads)
+    steps = lane_strides.differences([access.address], threads, places)
+    first = lane_strides.start(access.address, threads)
     if steps is None or first is None or group.lanes is None:
         return None
     pointers = {name for name, factor in first.terms.items() if factor == 1}
-    forms = [Form(first.number, {n: c for n, c in first.terms.items() if n not in pointers})]
+    forms = [AffineForm(first.number, {n: c for n, c in first.terms.items() if n not in pointers})]
     forms += [row[0] for row in steps]
     forms += list(group.lanes.forms) if group.run > 1 else []  # else a wide access spans lanes
     forms += [run.start for run in group.runs() if run.length > 1]
-    forms = [form.given(values(facts) if numbers is None else numbers) for form in forms]
+    forms = [form.substitute(values(facts) if numbers is None else numbers) for form in forms]
     aligned = math.gcd(most, *(form.number for form in forms))
     factors: dict[str, int] = {}
     for name, factor in (item for form in forms for item in form.terms.items()):

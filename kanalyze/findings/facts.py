@@ -18,7 +18,7 @@ from kanalyze.frontend.compile import Compiled
 from kanalyze.kernel.describe import Description, describe
 from kanalyze.kernel.sources import Sources
 from kanalyze.launch.record import Launch
-from kanalyze.models import lanes
+from kanalyze.models import warp_patterns
 from kanalyze.ptx import ir
 from kanalyze.ptx.lines import source_of
 from kanalyze.ptx.parse import parse_ptx_modules
@@ -116,7 +116,7 @@ class Facts:
         extents = self.kernel.reqntid
         if extents is None and self.launch is not None:
             extents = self.launch.block
-        return None if extents is None else -(-math.prod(extents) // lanes.WARP)
+        return None if extents is None else -(-math.prod(extents) // warp_patterns.WARP)
 
     @property
     def code(self) -> Code | Unknown:

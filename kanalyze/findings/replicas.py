@@ -15,9 +15,9 @@ from kanalyze.findings import access_groups, trials, vectorization
 from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.changes import Change, settings
 from kanalyze.findings.facts import Facts
-from kanalyze.models import apart
-from kanalyze.models.apart import LanePlace
-from kanalyze.models.lanes import WARP
+from kanalyze.models import lane_strides
+from kanalyze.models.lane_strides import LanePlace
+from kanalyze.models.warp_patterns import WARP
 from kanalyze.results.kernel import Finding
 from kanalyze.symbolic.accesses import AccessValue
 
@@ -55,7 +55,7 @@ def idle_bits(facts: Facts, accesses: Sequence[AccessValue]) -> set[int]:
     places = [LanePlace(), *(LanePlace(1 << bit) for bit in bits)]
     idle = set(bits)
     for access in accesses:
-        differences = apart.differences([access.address], extents, places)
+        differences = lane_strides.differences([access.address], extents, places)
         if differences is None:
             return set()
         idle &= {bit for bit in bits if differences[bit + 1][0].key() == differences[0][0].key()}

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from kanalyze.findings import access_groups
 from kanalyze.findings.access_groups import AccessGroup
-from kanalyze.models import apart
-from kanalyze.models.apart import Form, LanePlace
+from kanalyze.models import lane_strides
+from kanalyze.models.lane_strides import AffineForm, LanePlace
 
 
-def in_thread(group: AccessGroup) -> tuple[int, Form | None]:
+def in_thread(group: AccessGroup) -> tuple[int, AffineForm | None]:
     """How many elements one thread accesses between neighbouring lanes, and how far apart.
 
     1 and the distance of lanes where a thread has one; None where nothing is known of it, or where
@@ -19,7 +19,7 @@ def in_thread(group: AccessGroup) -> tuple[int, Form | None]:
     stride = group.stride
     if stride is None or not (stride.terms or stride.number):
         return 1, None
-    differences = apart.differences(
+    differences = lane_strides.differences(
         [a.address for a, _ in group.members], access_groups.extents(group.facts)
     )
     forms = differences[0] if differences is not None else []
@@ -33,7 +33,7 @@ def in_thread(group: AccessGroup) -> tuple[int, Form | None]:
     return best, unit
 
 
-def only_every(group: AccessGroup, every: Iterable[AccessGroup]) -> Form | None:
+def only_every(group: AccessGroup, every: Iterable[AccessGroup]) -> AffineForm | None:
     """The distance of which all accesses through the pointer are multiples; None if there is none.
 
     Then what it points to has no other dimension: between the elements is what nothing reads.
@@ -48,7 +48,7 @@ def only_every(group: AccessGroup, every: Iterable[AccessGroup]) -> Form | None:
     places += [LanePlace(1 << bit) for bit in range((x * y * z - 1).bit_length())]
     places += [LanePlace(iterations={loop.header: 1}) for loop in facts.description.cfg.loops]
     accesses = [access.address for g in mine for access, _ in g.members]
-    differences = apart.differences(accesses, extents, places)
+    differences = lane_strides.differences(accesses, extents, places)
     if differences is None or not all(
         _is_multiple(form, unit) for row in differences for form in row
     ):
@@ -56,11 +56,11 @@ def only_every(group: AccessGroup, every: Iterable[AccessGroup]) -> Form | None:
     return unit
 
 
-def _is_multiple(form: Form, unit: Form) -> bool:
+def _is_multiple(form: AffineForm, unit: AffineForm) -> bool:
     return not (form.terms or form.number) or _times(form, unit) is not None
 
 
-def _times(form: Form, unit: Form) -> int | None:
+def _times(form: AffineForm, unit: AffineForm) -> int | None:
     """How many times ``unit`` a distance is, other than 0; None where it is no multiple."""
     amounts: Sequence[int] = [unit.number, *unit.terms.values()]
     own = [form.number, *(form.terms.get(name, 0) for name in unit.terms)]

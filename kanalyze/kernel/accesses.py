@@ -9,7 +9,14 @@ from kanalyze.frontend.argument import Argument
 from kanalyze.kernel.evaluate import EvaluatedKernel
 from kanalyze.kernel.naming import Notation
 from kanalyze.kernel.sources import SourceLines
-from kanalyze.models import lanes, stages
+from kanalyze.models import stages
+from kanalyze.models.warp_patterns import (
+    MATRIX_ROW,
+    WARP,
+    WarpPattern,
+    lane_offsets,
+    warp_pattern,
+)
 from kanalyze.results import kernel as doc
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.descriptors import descriptor_of
@@ -69,7 +76,7 @@ def access_rows(
         when = _when(code, access)
         condition = notation.reader.condition(when) if when is not None else None
         pattern = _pattern(access, threads, values)
-        counted = launched.cost(access).counted if launched is not None else None
+        counted = launched.transactions(access).counted if launched is not None else None
         guard = instruction.guard
         rows.append(
             doc.Access(
@@ -91,7 +98,7 @@ def access_rows(
                 pattern=pattern.words if pattern else None,
                 hints=row.hints,
                 requests=counted.requests if counted else None,
-                cost=counted.cost if counted else None,
+                cost=counted.transactions if counted else None,
                 cost_unit=(
                     ("wavefronts" if row.space == "shared" else "sectors") if counted else None
                 ),
@@ -138,19 +145,19 @@ def _when(code: EvaluatedKernel, access: AccessValue) -> Value | None:
 
 def _pattern(
     access: AccessValue, threads: tuple[int, int, int] | None, values: Mapping[str, int]
-) -> lanes.WarpPattern | None:
+) -> WarpPattern | None:
     row = access.row
     size = row.bytes_per_thread
     if threads is None or size is None or row.kind in ("bulk_load", "bulk_store"):
         return None
     if row.space == "local":
-        return lanes.WarpPattern(lanes.WARP * size, "each thread in memory of its own", ())
-    offsets = lanes.lane_offsets(access.address, threads, values)
+        return WarpPattern(WARP * size, "each thread in memory of its own", ())
+    offsets = lane_offsets(access.address, threads, values)
     if offsets is None:
         return None
     if access.instruction.base in ("ldmatrix", "stmatrix"):  # rows of 16 bytes, 8 a matrix
-        return lanes.warp_pattern(offsets[: 8 * row.vector], lanes.MATRIX_ROW)
-    return lanes.warp_pattern(offsets, size)
+        return warp_pattern(offsets[: 8 * row.vector], MATRIX_ROW)
+    return warp_pattern(offsets, size)
 
 
 def _pointer(

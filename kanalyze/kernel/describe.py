@@ -27,12 +27,13 @@ from kanalyze.kernel.listing import listing
 from kanalyze.kernel.naming import Notation, notation_of
 from kanalyze.kernel.sources import SourceLines, Sources
 from kanalyze.launch.record import Launch
-from kanalyze.models import counts, roles
+from kanalyze.models import roles, static_counts
 from kanalyze.models.branches import branches
 from kanalyze.models.coarsening import Coarsening, MovedBytes, coarsening
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.memory import memory_access
 from kanalyze.results import kernel as doc
 from kanalyze.symbolic.accesses import Addresses
 from kanalyze.symbolic.loops import TripCount
@@ -108,7 +109,7 @@ def describe(
     instructions = list(function.instructions)
     not_understood = _not_understood(instructions)
     per_warp = Counter(table.tensor_core(i) for i in instructions)
-    rows = [(i, row) for i in instructions if (row := table.memory_access(i)) is not None]
+    rows = [(i, row) for i in instructions if (row := memory_access(i)) is not None]
     kernel = doc.Kernel(
         file=file,
         name=function.name,
@@ -119,13 +120,13 @@ def describe(
         maxntid=_triple(function, "maxntid"),
         minnctapersm=(function.directives.get("minnctapersm") or (None,))[0],
         instructions=len(instructions),
-        opcodes=counts.opcodes(instructions),
-        memory=counts.memory(rows),
+        opcodes=static_counts.opcodes(instructions),
+        memory=static_counts.memory(rows),
         thread_coarsening=coarsened,
         accesses=accesses,
         analysed=doc.Analysed(sum(a.address is not None for a in accesses), len(accesses)),
         definitions=definitions,
-        special_registers=counts.special_registers(instructions),
+        special_registers=static_counts.special_registers(instructions),
         roles=_roles(code, notation, accesses, definitions),
         blocks=len(code.cfg.blocks),
         branches=_branches(code),
@@ -361,6 +362,6 @@ def _roles(
     named = {d.name: d.expression for d in definitions}
     return tuple(
         doc.Role(name[1:], text)
-        for name in counts.special_registers(code.function.instructions)
+        for name in static_counts.special_registers(code.function.instructions)
         if (text := roles.role(name[1:], known, named)) is not None
     )

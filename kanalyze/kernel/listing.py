@@ -8,6 +8,7 @@ from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.lines import source_of
+from kanalyze.ptx.memory import memory_access
 from kanalyze.ptx.special import special_register
 from kanalyze.ptx.write import instruction_text
 from kanalyze.results import kernel as doc
@@ -212,7 +213,7 @@ class _Listing:
                     f"{access.cost_unit} each"
                 )
             return tuple(notes)
-        row = table.memory_access(instruction)
+        row = memory_access(instruction)
         if row is not None and row.space == "param" and row.kind == "load":
             return self._parameter(instruction)
         unit = table.tensor_core(instruction)

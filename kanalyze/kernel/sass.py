@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from kanalyze.errors import KanalyzeError
-from kanalyze.models.counts import AccessClass
+from kanalyze.models.static_counts import AccessClass
 from kanalyze.ptx import ir
 from kanalyze.ptx.calls import called
 from kanalyze.results import kernel as doc
@@ -190,11 +190,11 @@ def _called_counts(
     """What the functions that a kernel calls access: by category and width, names and number."""
     nothing = SassFunction("", (), {}, Pos(1, 1))
     bodies = called(module, ptx) if module is not None else {}
-    found: dict[tuple[str, str], tuple[list[str], int]] = {}
+    counts: dict[tuple[str, str], tuple[list[str], int]] = {}
     for name, function in bodies.items():
         if function is None:
             continue
         for row in crosscheck.compare(function, nothing):
-            names, number = found.get((row.category, row.width), ([], 0))
-            found[row.category, row.width] = ([*names, name], number + row.ptx)
-    return found
+            names, number = counts.get((row.category, row.width), ([], 0))
+            counts[row.category, row.width] = ([*names, name], number + row.ptx)
+    return counts

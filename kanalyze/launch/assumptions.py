@@ -76,8 +76,8 @@ class Assumption:
         if self.data is not None:
             whole = self.data.view(f"<u{unit}")
             last = max(0, (self.length or 0) // unit - 1)
-            found: Array = whole[np.clip(index, 0, last)].astype(np.int64)
-            return found
+            elements: Array = whole[np.clip(index, 0, last)].astype(np.int64)
+            return elements
         if self.kind == "uniform":
             drawn = _scrambled(index, self.seed + self.number) % np.uint64(self.span)
             return drawn.astype(np.int64) + np.int64(_wrapped(self.first))

@@ -46,10 +46,10 @@ class LaunchParam:
 
         "bits" are types that NumPy has no name for, and bits of one byte each (``i1``).
         """
-        found = _ELEMENT.fullmatch(self.type)
-        if found is None:
+        match = _ELEMENT.fullmatch(self.type)
+        if match is None:
             return None, None
-        kind, bits = found[1], int(found[2])
+        kind, bits = match[1], int(match[2])
         if kind == "bf" or bits < 8 or (kind == "fp" and bits == 8):
             return "bits", max(1, bits // 8)
         return "float" if kind == "fp" else "int", bits // 8

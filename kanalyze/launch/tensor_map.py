@@ -110,10 +110,10 @@ class TensorMap:
             raise ValueError(f"element_bytes is {self.element_bytes}, expected 1, 2, 4 or 8")
         if self.swizzle not in SWIZZLES:
             raise ValueError(f"swizzle is {self.swizzle}, expected one of {SWIZZLES}")
-        for name, numbers, least, most in within:
+        for name, numbers, low, high in within:
             for number in numbers:
-                if not least <= number <= most:
-                    raise ValueError(f"{name} has {number}, expected {least} to {most}")
+                if not low <= number <= high:
+                    raise ValueError(f"{name} has {number}, expected {low} to {high}")
         if self.address % _GRANULE or self.address < 0:
             raise ValueError(f"address is {self.address}, expected a multiple of {_GRANULE}")
         for stride in self.strides:
@@ -130,12 +130,12 @@ class TensorMap:
 
 
 def _numbers(data: Mapping[str, Any], key: str, count: int | None) -> tuple[int, ...]:
-    found = data[key]
-    if not isinstance(found, list | tuple):
-        raise ValueError(f"{key} is {found!r}, expected a list of numbers")
-    if count is not None and len(found) != count:
-        raise ValueError(f"{key} has {len(found)} numbers, expected {count}")
-    return tuple(_number(number, key) for number in found)
+    numbers = data[key]
+    if not isinstance(numbers, list | tuple):
+        raise ValueError(f"{key} is {numbers!r}, expected a list of numbers")
+    if count is not None and len(numbers) != count:
+        raise ValueError(f"{key} has {len(numbers)} numbers, expected {count}")
+    return tuple(_number(number, key) for number in numbers)
 
 
 def _number(value: Any, key: str) -> int:

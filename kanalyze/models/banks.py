@@ -61,33 +61,33 @@ def _paired(addresses: Array, lanes: Lanes) -> Lanes:
 
 
 def _load(width: int) -> CountingRule:
-    def cost(addresses: Array, lanes: Lanes) -> Array:
+    def transactions(addresses: Array, lanes: Lanes) -> Array:
         if width <= WORD:
             return _in_groups(addresses, lanes, width, WARP)
         group = WARP * WORD // width
-        apart = _in_groups(addresses, lanes, width, group)
-        together = _in_groups(addresses, lanes, width, 2 * group)
-        return np.where(_paired(addresses, lanes), together, apart)
+        by_group = _in_groups(addresses, lanes, width, group)
+        by_pair = _in_groups(addresses, lanes, width, 2 * group)
+        return np.where(_paired(addresses, lanes), by_pair, by_group)
 
-    return CountingRule(PERIOD, cost)
+    return CountingRule(PERIOD, transactions)
 
 
 def _store(width: int) -> CountingRule:
-    def cost(addresses: Array, lanes: Lanes) -> Array:
+    def transactions(addresses: Array, lanes: Lanes) -> Array:
         return _in_groups(addresses, lanes, width, min(WARP, WARP * WORD // width))
 
-    return CountingRule(PERIOD, cost)
+    return CountingRule(PERIOD, transactions)
 
 
 def _matrix(number: int) -> CountingRule:
-    def cost(addresses: Array, lanes: Lanes) -> Array:
+    def transactions(addresses: Array, lanes: Lanes) -> Array:
         total = np.zeros(len(addresses), np.int64)
         for start in range(0, 8 * number, 8):
             rows = addresses[:, start : start + 8]
             total += _fullest_bank(rows, np.ones(rows.shape, bool), MATRIX_ROW)
         return total
 
-    return CountingRule(PERIOD, cost)
+    return CountingRule(PERIOD, transactions)
 
 
 def rule(kind: str, width: int, matrices: int | None = None) -> CountingRule:

@@ -59,8 +59,8 @@ def strips(runs: Sequence[SectorRun], weights: Sequence[int], step: int) -> Iter
     """
     boxes: list[tuple[int, int, int, int, int]] = []
     for run, weight in zip(runs, weights, strict=True):
-        apart, times = (1, run.times) if run.step == step else (run.times, 1)
-        for first in (run.first + i * run.step for i in range(apart)):
+        separate, times = (1, run.times) if run.step == step else (run.times, 1)
+        for first in (run.first + i * run.step for i in range(separate)):
             row, begin = divmod(first, step)
             rows, end = divmod(begin + run.length, step)
             boxes.append((row, row + times, begin, step if rows else end, weight))
@@ -97,12 +97,12 @@ def covered(runs: Sequence[SectorRun], weights: Sequence[int]) -> dict[int, int]
         TooLargeError: there are too many runs, of too many steps.
     """
     step = max(1, common_step(runs))
-    apart = sum(run.times for run in runs)
-    if apart <= _FEW_RUNS:
+    singles = sum(run.times for run in runs)
+    if singles <= _FEW_RUNS:
         return _in_line(runs, weights)
     if number(runs, step) <= _MOST_BOXES:
         return _in_rows(runs, weights, step)
-    if apart <= _MOST_RUNS:
+    if singles <= _MOST_RUNS:
         return _in_line(runs, weights)
     raise TooLargeError
 

@@ -70,20 +70,20 @@ def branches(cfg: Cfg, solved: SolvedLoops, extents: Extents | None = None) -> t
         extents = None
     threads = _threads(extents)
     reached = set(cfg.order)
-    found: list[Branch] = []
+    listed: list[Branch] = []
     for block in cfg.blocks:
         last = block.instructions[-1] if block.instructions else None
         if last is None or block.index not in reached or not is_terminator(last):
             continue
         if last.base == "brx":
             reason = "an indexed branch, which is not followed"
-            found.append(Branch(block.index, last, UNKNOWN, reason, None, ()))
+            listed.append(Branch(block.index, last, UNKNOWN, reason, None, ()))
         elif last.guard is not None:
             condition = solved.registers.conditions.get(block.index)
             if condition is not None:
                 (condition,) = solved.resolve([condition], block.index)
-            found.append(_branch(cfg, block.index, last, condition, threads, extents))
-    return tuple(found)
+            listed.append(_branch(cfg, block.index, last, condition, threads, extents))
+    return tuple(listed)
 
 
 def _branch(

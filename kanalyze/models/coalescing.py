@@ -3,7 +3,7 @@
 What: the 32-byte sectors that one warp instruction touches.
 Formula: for loads and stores the distinct values of ``address // 32`` over the lanes that take
 part; for reductions and atomics each sector counts as often as the most frequent address in it,
-since lanes at one address are served one after another.
+since lanes at one address are serialized.
 Source: Nsight Compute, ``l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st,red,atom}.sum``; measured
 on an H200 with 676 patterns of lanes (``tests/data/patterns_h200.csv.gz``): equal for all 460 loads
 and stores and all 108 reductions; 3 of 108 atomics cost one sector more than the rule says.
@@ -35,8 +35,8 @@ def distinct(values: Array, lanes: Lanes) -> Array:
     return counts
 
 
-def turns(addresses: Array, lanes: Lanes) -> Array:
-    """Σ over sectors of the most lanes at one address: what a reduction or an atomic costs."""
+def serialization(addresses: Array, lanes: Lanes) -> Array:
+    """Σ over sectors of the most lanes at one address: transactions of a reduction or an atomic."""
     ordered = np.sort(np.where(lanes, addresses, _OFF), axis=1)
     executions, width = ordered.shape
     place = np.broadcast_to(np.arange(width), ordered.shape)
@@ -71,5 +71,5 @@ def tensor_map(addresses: Array, lanes: Lanes) -> Array:
 
 SECTORS = CountingRule(SECTOR, sectors)
 TENSOR_MAP = CountingRule(SECTOR, tensor_map)
-TURNS = CountingRule(SECTOR, turns)
+SERIALIZATION = CountingRule(SECTOR, serialization)
 BEGINS = CountingRule(SECTOR, into_sector)

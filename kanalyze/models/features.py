@@ -142,9 +142,9 @@ def representatives(
 
 def along(features: Sequence[Feature], axis: int) -> list[Remainders | Codes] | None:
     """The features along one axis, if none of them is an array and none varies along others."""
-    found = [feature for feature in features if axis in axes_along(feature)]
-    rising = [feature for feature in found if not isinstance(feature, np.ndarray)]
-    return rising if rising and len(rising) == len(found) else None
+    varying = [feature for feature in features if axis in axes_along(feature)]
+    rising = [feature for feature in varying if not isinstance(feature, np.ndarray)]
+    return rising if rising and len(rising) == len(varying) else None
 
 
 def distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
@@ -161,13 +161,13 @@ def distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
         code = code * size + (column - low)
     if math.prod(sizes) <= max(1 << 16, 4 * len(code)):
         tally = np.bincount(code)
-        found = np.flatnonzero(tally)
-        counts = tally[found]
+        kinds = np.flatnonzero(tally)
+        counts = tally[kinds]
     else:
-        found, counts = np.unique(code, return_counts=True)
+        kinds, counts = np.unique(code, return_counts=True)
     result = []
     for low, size in zip(reversed(lows), reversed(sizes), strict=True):
-        found, place = np.divmod(found, size)
+        kinds, place = np.divmod(kinds, size)
         result.append(place + low)
     return np.stack(result[::-1], axis=1), counts
 

@@ -157,7 +157,7 @@ class Footprint:
             return _single(edges[::2] + self.low // SECTOR, edges[1::2] + self.low // SECTOR)
         begins = [run.first for run in self.runs if run.times == 1]
         ends = [run.first + run.length for run in self.runs if run.times == 1]
-        found = []
+        runs = []
         if len(begins) < len(self.runs):
             begins, ends = [], []
             for strip in self._strips():
@@ -170,17 +170,17 @@ class Footprint:
                         begins.append(first)
                         ends.append(last)
                     else:
-                        found.append(SectorRun(first, self._row(), strip.height, end - begin))
-        return found + _single(np.array(begins, np.int64), np.array(ends, np.int64))
+                        runs.append(SectorRun(first, self._row(), strip.height, end - begin))
+        return runs + _single(np.array(begins, np.int64), np.array(ends, np.int64))
 
 
 def _single(begins: Array, ends: Array) -> list[SectorRun]:
     """Runs that begin and end there, those that touch or overlap as one."""
     order = np.argsort(begins)
     begins, reached = begins[order], np.maximum.accumulate(ends[order])
-    apart = np.flatnonzero(begins[1:] > reached[:-1])
-    firsts = begins[np.concatenate(([0], apart + 1))] if len(begins) else begins
-    lasts = reached[np.concatenate((apart, [len(begins) - 1]))] if len(begins) else begins
+    gaps = np.flatnonzero(begins[1:] > reached[:-1])
+    firsts = begins[np.concatenate(([0], gaps + 1))] if len(begins) else begins
+    lasts = reached[np.concatenate((gaps, [len(begins) - 1]))] if len(begins) else begins
     pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
     return [SectorRun(first, 0, 1, last - first) for first, last in pairs]
 
@@ -196,11 +196,11 @@ def _step(bases: Array) -> int | None:
 def _repeated(first: int, step: int, times: int, offsets: Array) -> set[SectorRun]:
     """The sectors of ``base + offset`` for bases that lie evenly, from the first on."""
     turn = SECTOR // math.gcd(step, SECTOR)  # so many steps are whole sectors
-    found: set[SectorRun] = set()
+    runs: set[SectorRun] = set()
     for base in range(min(turn, times)):
         sectors = np.unique(np.floor_divide(offsets + (first + base * step), SECTOR))
-        found |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
-    return found
+        runs |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
+    return runs
 
 
 def _runs(sectors: Array, step: int = 0, times: int = 1) -> set[SectorRun]:

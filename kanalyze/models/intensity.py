@@ -40,19 +40,19 @@ def intensity(
         counters: sectors by counter, under the names of the JSON.
         compulsory_bytes: bytes that are read and written at least.
     """
-    found: dict[str, float | Unknown] = {}
+    levels: dict[str, float | Unknown] = {}
     for level in LEVELS:
         if level == "hbm":
             size, missing = compulsory_bytes, "bytes"
         else:
             size, missing = _bytes(counters, _CROSSING[level])
         if flops is None:
-            found[level] = Unknown("operations are not known")
+            levels[level] = Unknown("operations are not known")
         elif size is None:
-            found[level] = Unknown(f"{missing} are not known")
+            levels[level] = Unknown(f"{missing} are not known")
         else:
-            found[level] = flops / size if size else Unknown("no bytes are moved")
-    return found
+            levels[level] = flops / size if size else Unknown("no bytes are moved")
+    return levels
 
 
 def crossing(counters: Mapping[str, int | None], level: str) -> int | None:

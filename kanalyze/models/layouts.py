@@ -60,22 +60,22 @@ class Layout:
         return f"each row of {self.row_bytes} bytes padded by {self.padding} bytes"
 
 
-def candidates(piece: int, apart: Iterable[int] = (), start: int = 0) -> Iterator[Layout]:
+def candidates(piece: int, strides: Iterable[int] = (), start: int = 0) -> Iterator[Layout]:
     """Layouts worth trying.
 
     Args:
         piece: the widest access in bytes, which must stay whole.
-        apart: bytes between neighbouring lanes of accesses: likely lengths of rows.
+        strides: bytes between neighbouring lanes of accesses: likely lengths of rows.
         start: the address of the array.
     """
-    likely = [n for n in apart if n >= 2 * piece and n % piece == 0]
+    likely = [n for n in strides if n >= 2 * piece and n % piece == 0]
     for row in dict.fromkeys([*sorted(likely, reverse=True), *_ROWS]):
         yield Layout(row, padding=piece, start=start)
         if piece < min(row, 128) and row & (row - 1) == 0:
             yield Layout(row, swizzle=piece, start=start)
 
 
-def lanes_apart(offsets: Sequence[int]) -> int:
+def lane_stride(offsets: Sequence[int]) -> int:
     """Bytes between neighbouring lanes, where most are as far apart; 0 where they are not.
 
     Args:
@@ -89,10 +89,10 @@ def lanes_apart(offsets: Sequence[int]) -> int:
 def with_layout(rule: CountingRule, layout: Layout) -> CountingRule:
     """A rule for what an access would cost with another layout."""
 
-    def cost(addresses: Array, lanes: Lanes) -> Array:
-        return rule.cost(layout.moved(addresses), lanes)
+    def transactions(addresses: Array, lanes: Lanes) -> Array:
+        return rule.transactions(layout.moved(addresses), lanes)
 
-    return CountingRule(_ANYWHERE, cost)
+    return CountingRule(_ANYWHERE, transactions)
 
 
 def best(
@@ -105,12 +105,12 @@ def best(
         layouts: those to try; of equally good ones the first is taken.
         total: wavefronts of all accesses with a layout, None if not known.
     """
-    found: tuple[Layout, int] | None = None
+    lowest: tuple[Layout, int] | None = None
     for layout in layouts:
         after = total(layout)
-        if after is not None and after < (before if found is None else found[1]):
-            found = (layout, after)
-    return found
+        if after is not None and after < (before if lowest is None else lowest[1]):
+            lowest = (layout, after)
+    return lowest
 
 
 def widest(sizes: Sequence[int]) -> int:

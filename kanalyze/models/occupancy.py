@@ -145,22 +145,22 @@ def occupancy(
     Raises:
         UsageError: no such block can be launched there; the limit that it breaks is named.
     """
-    found = find_device(device) if isinstance(device, str) else device
+    gpu = find_device(device) if isinstance(device, str) else device
     if capability is None:
-        if found is None:
+        if gpu is None:
             raise UsageError("a device or a compute capability is needed")
-        cap = found.capability
+        cap = gpu.capability
     else:
         cap = find_capability(capability) if isinstance(capability, str) else capability
-        if found is not None and found.capability is not cap:
-            raise UsageError(f"{found.name} is {found.capability.name}, not {cap.name}")
-    where = found.name if found is not None else cap.name
+        if gpu is not None and gpu.capability is not cap:
+            raise UsageError(f"{gpu.name} is {gpu.capability.name}, not {cap.name}")
+    where = gpu.name if gpu is not None else cap.name
     case = _Case(cap, threads, registers, shared_bytes, shared_config_bytes, barriers)
     broken = _broken(case, where) or _broken_cluster(cap, cluster, where)
     if broken:
         raise UsageError(broken)
     limits = _limits(case)
-    blocks = _least(limits)
+    blocks = _minimum(limits)
     limiters = tuple(name for name, most in limits.items() if most == blocks)
     warps = _warps(threads)
     notes = []
@@ -172,7 +172,7 @@ def occupancy(
     better, worse = _cliffs(case, blocks)
     return Occupancy(
         architecture=cap.name,
-        device=found.name if found is not None else None,
+        device=gpu.name if gpu is not None else None,
         threads=threads,
         registers=registers,
         shared_bytes=shared_bytes,
@@ -233,7 +233,7 @@ def _limits(case: _Case) -> dict[str, int | None]:
     return limits
 
 
-def _least(limits: Mapping[str, int | None]) -> int:
+def _minimum(limits: Mapping[str, int | None]) -> int:
     return min(most for most in limits.values() if most is not None)
 
 
@@ -325,16 +325,16 @@ def _first(
         other = _with(case, resource, value)
         if _broken(other, ""):
             return sign < 0 and not by_warps
-        return sign * (_least(_limits(other)) * (_warps(value) if by_warps else 1) - now) > 0
+        return sign * (_minimum(_limits(other)) * (_warps(value) if by_warps else 1) - now) > 0
 
     if by_warps:
-        found = next((value for value in values if crossed(value)), None)
+        step = next((value for value in values if crossed(value)), None)
     else:
         index = bisect_left(values, True, key=crossed)
-        found = values[index] if index < len(values) else None
-    if found is None or _broken(_with(case, resource, found), ""):
+        step = values[index] if index < len(values) else None
+    if step is None or _broken(_with(case, resource, step), ""):
         return None
-    return _cliff(case, blocks, resource, found)
+    return _cliff(case, blocks, resource, step)
 
 
 def _with(case: _Case, resource: str, value: int) -> _Case:
@@ -354,7 +354,7 @@ _UNIT = {
 
 def _cliff(case: _Case, blocks: int, resource: str, value: int) -> Cliff:
     other = _with(case, resource, value)
-    there = _least(_limits(other))
+    there = _minimum(_limits(other))
     now = {"registers": case.registers, "shared memory": case.shared, "threads": case.threads}
     change = value - now[resource]
     way = "more" if change > 0 else "less" if resource == "shared memory" else "fewer"

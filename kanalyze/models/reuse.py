@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kanalyze.models import boxes
+from kanalyze.models.block_accesses import BlockAccess
 from kanalyze.models.boxes import SectorRun
-from kanalyze.models.by_block import BlockAccess
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import (
     Codes,
@@ -112,9 +112,9 @@ def _kinds(accesses: Sequence[BlockAccess]) -> list[_Kind]:
     features = [feature for feature in features if axes_along(feature)]
     rising = [feature for feature in features if not isinstance(feature, np.ndarray)]
     if len(rising) == len(features) and (moved is None or isinstance(moved, Steps)):
-        found = _rising_kinds(blocks, 0 if moved is None else moved.step, rising)
-        if found is not None:
-            return found
+        kinds = _rising_kinds(blocks, 0 if moved is None else moved.step, rising)
+        if kinds is not None:
+            return kinds
     arrays = [np.broadcast_to(made(feature).reshape(-1), blocks) for feature in features]
     return _listed_kinds(np.broadcast_to(_places(moved), blocks), arrays)
 
@@ -125,8 +125,8 @@ def _difference(term: Term | None, moved: Term | None) -> Array | None:
         isinstance(term, Steps) and isinstance(moved, Steps) and term.step == moved.step
     ):
         return None
-    apart = _places(term) - _places(moved)
-    return None if bool((apart == apart[0]).all()) else apart
+    difference = _places(term) - _places(moved)
+    return None if bool((difference == difference[0]).all()) else difference
 
 
 def _places(term: Term | None) -> Array:
@@ -140,16 +140,16 @@ def _rising_kinds(
     """Kinds of blocks whose addresses rise evenly; None: there are too many."""
     places, numbers, repeat = np.array([0]), np.array([blocks]), 1
     if features:
-        found = representatives(features)
-        if found is None or len(found[0]) > _MOST_CLASSES:
+        classes = representatives(features)
+        if classes is None or len(classes[0]) > _MOST_CLASSES:
             return None
-        places, numbers, repeat = found
-    apart = step * repeat // SECTOR
+        places, numbers, repeat = classes
+    stride = step * repeat // SECTOR
     kinds = []
     for block, number in zip(places.tolist(), numbers.tolist(), strict=True):
-        if apart and number > 1:
-            first = min(0, apart * (number - 1))
-            lattice = Lattice(first, ((abs(apart), number),), 1)
+        if stride and number > 1:
+            first = min(0, stride * (number - 1))
+            lattice = Lattice(first, ((abs(stride), number),), 1)
         else:
             lattice = Lattice(0, (), number)
         kinds.append(_Kind(block, number, [lattice]))
@@ -204,14 +204,14 @@ def _joined(runs: list[SectorRun]) -> list[SectorRun]:
 
 def lattices(places: Array, weights: Array) -> list[Lattice]:
     """Places in rising order, each with a weight, as lattices; those alike in weight together."""
-    found = []
+    pieces = []
     for weight in np.unique(weights).tolist():
-        found += [
+        pieces += [
             Lattice(first, steps, weight) for first, steps in _lattices(places[weights == weight])
         ]
-    if len(found) > _MOST_RUNS:
+    if len(pieces) > _MOST_RUNS:
         raise TooLargeError
-    return found
+    return pieces
 
 
 _Steps = tuple[tuple[int, int], ...]
@@ -220,22 +220,22 @@ _Steps = tuple[tuple[int, int], ...]
 def _lattices(places: Array) -> list[tuple[int, _Steps]]:
     if len(places) < 2:
         return [(int(place), ()) for place in places]
-    apart = np.diff(places)
-    steps, counts = np.unique(apart, return_counts=True)
+    gaps = np.diff(places)
+    steps, counts = np.unique(gaps, return_counts=True)
     step = int(steps[np.argmax(counts)])
-    begins = np.concatenate(([0], np.flatnonzero(apart != step) + 1))
+    begins = np.concatenate(([0], np.flatnonzero(gaps != step) + 1))
     lengths = np.diff(begins, append=len(places))
     if int(counts.max()) == 1 and len(places) > 2:
         return [(int(place), ()) for place in places]
-    found: list[tuple[int, _Steps]] = []
+    pieces: list[tuple[int, _Steps]] = []
     for length in np.unique(lengths).tolist():
         inner = ((step, length),) if length > 1 else ()
         firsts = places[begins[lengths == length]]
         if not inner and len(firsts) == len(places):
-            found += [(int(first), ()) for first in firsts]
+            pieces += [(int(first), ()) for first in firsts]
         else:
-            found += [(first, (*inner, *outer)) for first, outer in _lattices(firsts)]
-    return found
+            pieces += [(first, (*inner, *outer)) for first, outer in _lattices(firsts)]
+    return pieces
 
 
 def _spread(lattice: Lattice, kept: int) -> list[int]:
@@ -243,16 +243,16 @@ def _spread(lattice: Lattice, kept: int) -> list[int]:
     firsts = np.array([lattice.first], np.int64)
     for step, times in lattice.steps[kept:]:
         firsts = (firsts[:, None] + step * np.arange(times)).reshape(-1)
-    found: list[int] = firsts.tolist()
-    return found
+    places: list[int] = firsts.tolist()
+    return places
 
 
 def _add(runs: list[SectorRun], weights: list[int], run: SectorRun, lattice: Lattice) -> None:
     """Add a run at each place of a lattice."""
     steps = sorted((s, n) for s, n in ((run.step, run.times), *lattice.steps) if n > 1)
-    found = _merged(run.first + lattice.first, steps, run.length)
-    runs += found
-    weights += [lattice.weight] * len(found)
+    merged = _merged(run.first + lattice.first, steps, run.length)
+    runs += merged
+    weights += [lattice.weight] * len(merged)
     if len(runs) > _MOST_RUNS:
         raise TooLargeError
 
@@ -267,10 +267,10 @@ def _merged(first: int, steps: list[tuple[int, int]], length: int) -> list[Secto
         if whole + (left > 0) > times:
             starts = [first + i * step for i in range(times)]
             return [run for start in starts for run in _merged(start, rest, length)]
-        found = []
+        runs = []
         for i in range(whole):
-            found += _merged(first + i * step, rest, times * step)
-        return found + (_merged(first + whole * step, steps, left) if left else [])
+            runs += _merged(first + i * step, rest, times * step)
+        return runs + (_merged(first + whole * step, steps, left) if left else [])
     if rest and rest[0][0] == step * times:
         return _merged(first, [(step, times * rest[0][1]), *rest[1:]], length)
     (step, times), *rest = sorted(steps, key=lambda pair: -pair[1])

@@ -52,10 +52,10 @@ def role(
 
 def _derived(register: str, definitions: Mapping[str, str]) -> list[str]:
     """The names that are computed from ``register``, also through each other."""
-    found = [register]
-    for name in found:
-        found += [n for n, text in definitions.items() if n not in found and _mentions(text, name)]
-    return found[1:]
+    names = [register]
+    for name in names:
+        names += [n for n, text in definitions.items() if n not in names and _mentions(text, name)]
+    return names[1:]
 
 
 def _step(access: AddressPolynomial, register: str, derived: Sequence[str]) -> str | None:

@@ -63,12 +63,12 @@ def roofline(
     needs = {unit: number / peaks[unit] for unit, number in operations.items() if number}
     unit = max(needs, key=lambda name: needs[name])
     ceiling = total / needs[unit]
-    found = {}
+    by_level = {}
     for name, (size, bandwidth) in levels.items():
         intensity = total / size if size else None
         attainable = None if intensity is None else intensity * bandwidth
-        found[name] = Level(bandwidth, intensity, ceiling / bandwidth, attainable)
-    roofs = {name: level.attainable for name, level in found.items()}
+        by_level[name] = Level(bandwidth, intensity, ceiling / bandwidth, attainable)
+    roofs = {name: level.attainable for name, level in by_level.items()}
     known = {name: rate for name, rate in roofs.items() if rate is not None} | {unit: ceiling}
     bound = min(known, key=lambda name: known[name])
-    return Roofline(unit, ceiling, found, known[bound], bound)
+    return Roofline(unit, ceiling, by_level, known[bound], bound)

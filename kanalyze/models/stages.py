@@ -29,7 +29,7 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
     result: list[tuple[str, int] | None] = [None] * len(copies)
     for loop in loops:
         inside = {c.origin for c in copies if c.block in loop.body and c.origin is not None}
-        found = False
+        prologue = False
         for index, copy in enumerate(copies):
             open_and_outside = result[index] is None and copy.block not in loop.body
             if (
@@ -38,8 +38,8 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
                 and cfg.dominates(copy.block, loop.header)
             ):
                 result[index] = ("prologue", loop.header)
-                found = True
-        if found:
+                prologue = True
+        if prologue:
             for index, copy in enumerate(copies):
                 if result[index] is None and copy.block in loop.body and copy.origin in inside:
                     result[index] = ("steady", loop.header)

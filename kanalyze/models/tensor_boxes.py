@@ -70,13 +70,13 @@ def sectors(tensor: TensorMap, coordinates: Array) -> Array:
     """Distinct sectors of each box: (boxes, rank) coordinates → (boxes,)."""
     start, number = inside(tensor, coordinates)
     kinds, which = np.unique(np.column_stack([start % SECTOR, number]), axis=0, return_inverse=True)
-    costs = np.array([len(touched(tensor, int(k[0]), k[1:])) for k in kinds], np.int64)
-    found: Array = costs[which.reshape(-1)]
-    return found
+    of_kind = np.array([len(touched(tensor, int(k[0]), k[1:])) for k in kinds], np.int64)
+    of_box: Array = of_kind[which.reshape(-1)]
+    return of_box
 
 
 def bytes_inside(tensor: TensorMap, coordinates: Array) -> Array:
     """Bytes of the elements of each box that lie within the array."""
     _, number = inside(tensor, coordinates)
-    found: Array = number.prod(axis=1) * tensor.element_bytes
-    return found
+    sizes: Array = number.prod(axis=1) * tensor.element_bytes
+    return sizes

@@ -65,12 +65,12 @@ class Tiling:
 
     def causes(self) -> tuple[str, ...]:
         """What is lost and why, the larger loss first; empty where nothing is."""
-        found = []
+        losses = []
         if self.waves.idle_share:
-            found.append((1 - self.waves.efficiency, self._waves_lost()))
+            losses.append((1 - self.waves.efficiency, self._waves_lost()))
         if self.tile_efficiency < 1:
-            found.append((1 - self.tile_efficiency, self._tiles_lost()))
-        return tuple(text for _, text in sorted(found, reverse=True))
+            losses.append((1 - self.tile_efficiency, self._tiles_lost()))
+        return tuple(text for _, text in sorted(losses, reverse=True))
 
     def _waves_lost(self) -> str:
         last, slots, rounds = self.waves.last_wave_blocks, self.waves.blocks_per_wave, ""
@@ -113,15 +113,15 @@ def tiling(m: int, n: int, tile_m: int, tile_n: int, sms: int, blocks_per_sm: in
         if number < 1:
             raise UsageError(f"{what}: {number} is not a positive number")
     rows, columns = math.ceil(m / tile_m), math.ceil(n / tile_n)
-    found = waves(blocks=rows * columns, sms=sms, blocks_per_sm=blocks_per_sm)
+    launch_waves = waves(blocks=rows * columns, sms=sms, blocks_per_sm=blocks_per_sm)
     used = tile_efficiency(m, n, tile_m, tile_n)
-    both = used * found.efficiency
+    both = used * launch_waves.efficiency
     better = sorted(
-        _better(m, n, tile_m, tile_n, found, both),
+        _better(m, n, tile_m, tile_n, launch_waves, both),
         key=lambda size: abs(size.m - m) / m + abs(size.n - n) / n,
     )
     return Tiling(
-        m, n, tile_m, tile_n, rows, columns, rows * columns, used, both, tuple(better), found
+        m, n, tile_m, tile_n, rows, columns, rows * columns, used, both, tuple(better), launch_waves
     )
 
 

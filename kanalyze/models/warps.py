@@ -8,10 +8,12 @@ block and per iteration only the address modulo the period and the outcome of ea
 matter; blocks and iterations that agree in them are one class and are evaluated once.
 Source: a warp instruction is one request (Nsight Compute, "Memory Tables"). Limits: values that do
 not part into threads and blocks are evaluated lane by lane, up to a bound on their number.
+One file: counts, classes and addresses come from the same classification (`Counter`).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from kanalyze.models.cutting import cut, cut_condition
+from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.features import (
     Feature,
     Lanes,
@@ -47,14 +49,14 @@ _MOST_STRETCHES = 1 << 11
 
 @dataclass(frozen=True, slots=True)
 class CountingRule:
-    """What one execution by one warp costs.
+    """The transactions (sectors, wavefronts) of one execution by one warp.
 
-    ``cost`` takes addresses and which lanes take part, both (executions, 32), and returns the cost
-    of each execution; it does not change when all addresses move by a multiple of ``period`` bytes.
+    ``transactions`` takes addresses and which lanes take part, both (executions, 32), and returns
+    those of each execution, the same when all addresses move by a multiple of ``period`` bytes.
     """
 
     period: int
-    cost: Callable[[Array, Lanes], Array]
+    transactions: Callable[[Array, Lanes], Array]
     alignment: int = 1  # divides the period; addresses must be multiples of it
 
 
@@ -67,20 +69,20 @@ class MixedError(Exception):
 
 
 EXECUTED = CountingRule(1, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
-"""Executions alone: they cost nothing."""
+"""Executions alone, without transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Over a launch: executions with a lane taking part, their cost, and times a thread takes part.
+    """Over a launch: executions with a lane taking part, their transactions, and times of threads.
 
-    ``by_cost`` gives for each cost of one execution how many have it.
+    ``by_transactions`` gives for each number of transactions how many executions have it.
     """
 
     requests: int
-    cost: int
+    transactions: int
     threads: int
-    by_cost: dict[int, int]
+    by_transactions: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,19 +105,19 @@ def count(
 
 @dataclass(frozen=True, slots=True)
 class AlikeClasses:
-    """Classes of which a member (a block in one iteration of the loops around) costs the same.
+    """Classes of which a member (a block in one iteration of the loops around) counts the same.
 
     ``classes`` is how many there are, ``members`` how many they have together; ``requests`` and
-    ``cost`` are those of one member.
+    ``transactions`` are those of one member.
     """
 
     classes: int
     members: int
     requests: int
-    cost: int
+    transactions: int
 
 
-def classes_by_cost(
+def classes_alike(
     rule: CountingRule, address: Parts, condition: Condition, occurrences: Occurrences
 ) -> tuple[AlikeClasses, ...]:
     """The classes that `count` evaluates one member of.
@@ -123,7 +125,7 @@ def classes_by_cost(
     Raises:
         TooLargeError: the launch has too many different cases.
     """
-    return Counter(rule, address, condition, occurrences).by_cost()
+    return Counter(rule, address, condition, occurrences).classes_alike()
 
 
 class Class(NamedTuple):
@@ -168,15 +170,15 @@ class Counter:
             tally.add(*rows)
         return tally.result()
 
-    def by_cost(self) -> tuple[AlikeClasses, ...]:
-        """The classes by what one of their members costs."""
+    def classes_alike(self) -> tuple[AlikeClasses, ...]:
+        """The classes by the requests and transactions of one of their members."""
         merged: dict[tuple[int, int], tuple[int, int]] = {}
         for addresses, active, weights in self._rows():
             lines, lanes = _by_warp(addresses), _by_warp(active)
             some = lanes.any(axis=2)
-            costs = np.zeros(some.shape, np.int64)
-            costs[some] = self.rule.cost(lines[some], lanes[some])
-            each = zip(some.sum(axis=1).tolist(), costs.sum(axis=1).tolist(), strict=True)
+            by_warp = np.zeros(some.shape, np.int64)
+            by_warp[some] = self.rule.transactions(lines[some], lanes[some])
+            each = zip(some.sum(axis=1).tolist(), by_warp.sum(axis=1).tolist(), strict=True)
             for key, weight in zip(each, weights.tolist(), strict=True):
                 number, members = merged.get(key, (0, 0))
                 merged[key] = number + 1, members + weight
@@ -237,11 +239,11 @@ class Counter:
         rising: dict[int, list[int]] = {}
         for axis in axes:
             some = along(given, axis)
-            found = representatives(some) if some is not None else None
-            if some is not None and found is not None:
+            chosen = representatives(some) if some is not None else None
+            if some is not None and chosen is not None:
                 columns = [i for i, feature in enumerate(given) if axis in axes_along(feature)]
-                rows = np.stack([feature.at(found[0]) for feature in some], axis=1)
-                tables.append((columns, *alike(rows, found[1])))
+                rows = np.stack([feature.at(chosen[0]) for feature in some], axis=1)
+                tables.append((columns, *alike(rows, chosen[1])))
                 rising[axis] = columns
         done = {i for columns in rising.values() for i in columns}
         nothing = np.zeros((1,) * self.rank, np.int64)
@@ -418,7 +420,7 @@ def _by_warp(lanes: L) -> L:
 class _Tally:
     def __init__(self, rule: CountingRule) -> None:
         self.rule = rule
-        self.by_cost: dict[int, int] = {}
+        self.by_number: defaultdict[int, int] = defaultdict(int)  # executions, by transactions
         self.threads = 0
 
     def add(self, addresses: Array, active: Lanes, weights: Array) -> None:
@@ -429,13 +431,12 @@ class _Tally:
             raise MisalignedError(f"misaligned: not a multiple of {self.rule.alignment} bytes")
         lanes = _by_warp(active)
         some = lanes.any(axis=2)
-        costs = self.rule.cost(_by_warp(addresses)[some], lanes[some])
+        transactions = self.rule.transactions(_by_warp(addresses)[some], lanes[some])
         warps = np.broadcast_to(weights[:, None], some.shape)[some]
-        for cost in np.unique(costs):
-            amount = int(warps[costs == cost].sum())
-            self.by_cost[int(cost)] = self.by_cost.get(int(cost), 0) + amount
+        for number in np.unique(transactions).tolist():
+            self.by_number[number] += int(warps[transactions == number].sum())
 
     def result(self) -> Counted:
-        requests = sum(self.by_cost.values())
-        cost = sum(n * amount for n, amount in self.by_cost.items())
-        return Counted(requests, cost, self.threads, dict(sorted(self.by_cost.items())))
+        requests = sum(self.by_number.values())
+        transactions = sum(n * amount for n, amount in self.by_number.items())
+        return Counted(requests, transactions, self.threads, dict(sorted(self.by_number.items())))

@@ -72,11 +72,11 @@ def waves(
     if sms is None:
         if device is None:
             raise UsageError("a device, or a number of SMs, is needed")
-        found = find_device(device) if isinstance(device, str) else device
-        if found.sms is None:
-            reason = found.why_unknown("sms")
-            raise UsageError(f"the number of SMs of {found.name} is not known: {reason}")
-        sms = found.sms
+        gpu = find_device(device) if isinstance(device, str) else device
+        if gpu.sms is None:
+            reason = gpu.why_unknown("sms")
+            raise UsageError(f"the number of SMs of {gpu.name} is not known: {reason}")
+        sms = gpu.sms
     for what, number in (("blocks", blocks), ("SMs", sms), ("blocks per SM", blocks_per_sm)):
         if number < 1:
             raise UsageError(f"{what}: {number} is not a positive number")

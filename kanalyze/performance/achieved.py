@@ -19,8 +19,8 @@ _ASKED = ("global_load_sectors", "global_store_sectors", "global_atomic_sectors"
 
 def at_time(traffic: doc.Traffic, time_us: float) -> doc.AtTime:
     """Rates of a launch that took so many microseconds; None where what they need is unknown."""
-    least, counters = traffic.compulsory, traffic.counters
-    distinct = _sum(least.read_bytes, least.write_bytes)
+    compulsory, counters = traffic.compulsory, traffic.counters
+    distinct = _sum(compulsory.read_bytes, compulsory.write_bytes)
     sectors = [counters[name] for name in _ASKED if name in counters]
     asked = _sum(*sectors)
     hbm = _sum(counters.get("dram_read_bytes"), counters.get("dram_write_bytes"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kanalyze.counting import atomics
-from kanalyze.counting.ptx_launch import Cost
+from kanalyze.counting.ptx_launch import AccessTransactions
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
 from kanalyze.errors import Unknown
@@ -53,7 +53,7 @@ def demand(
     wavefronts = (
         code.shared_load_wavefronts.at_least
         + code.shared_store_wavefronts.at_least
-        + _copied(totals.costs)
+        + _copied(totals.transactions)
     )
     for instruction, times in _tensor(totals, cfg):
         wavefronts += tensor.operand_wavefronts(instruction) * times / _WARPS_OF_A_GROUP
@@ -78,7 +78,7 @@ def demand(
         alone.waits,
         alone.local_waits * blocks,
         spilled.read + spilled.written,
-        turns(totals),
+        serialization(totals),
         _alternates(code),
     )
 
@@ -102,7 +102,7 @@ def unrolled(totals: LaunchTotals, code: SassKernelLaunch) -> int:
     machine code.
     """
     in_ptx: Counter[int] = Counter()
-    for access in totals.launched.found.accesses:
+    for access in totals.launched.addresses.accesses:
         loop = totals.launched.cfg.innermost_loop(access.block)
         if loop is not None and access.row.space == "global" and access.row.kind == "load":
             in_ptx[loop.header] += 1
@@ -149,32 +149,32 @@ def _tensor(totals: LaunchTotals, cfg: Cfg) -> Iterator[tuple[ir.Instruction, in
                 yield instruction, totals.launched.runs(block.index).warps or 0
 
 
-def _copied(costs: Iterable[Cost]) -> float:
+def _copied(transfers: Iterable[AccessTransactions]) -> float:
     """Wavefronts in which asynchronous copies write to shared memory.
 
     Copies that bypass L1 write whole lines; through L1 each sector is written by itself (on an H200
     14.5 wavefronts for a 4-byte ``cp.async`` of 16 sectors).
     """
     total = 0.0
-    for cost in costs:
-        if cost.counted is None or cost.access.row.kind not in ("async_copy", "bulk_load"):
+    for transfer in transfers:
+        if transfer.counted is None or transfer.access.row.kind not in ("async_copy", "bulk_load"):
             continue
-        if past_l1(cost.access):
-            total += cost.counted.cost / _SECTORS_OF_A_WAVEFRONT
+        if past_l1(transfer.access):
+            total += transfer.counted.transactions / _SECTORS_OF_A_WAVEFRONT
         else:
-            total += _THROUGH_L1 * cost.counted.cost
+            total += _THROUGH_L1 * transfer.counted.transactions
     return total
 
 
-def turns(totals: LaunchTotals) -> float:
+def serialization(totals: LaunchTotals) -> float:
     """Atomics that go to the same address, in the mean of those of a pointer; the most of any."""
-    groups: dict[str | None, list[Cost]] = {}
-    rows = zip(totals.costs, totals.description.kernel.accesses, strict=True)
-    pointers = {id(cost): row.pointer for cost, row in rows}
-    for cost in atomics.counted_atomics(totals.costs):
-        groups.setdefault(pointers[id(cost)], []).append(cost)
-    found = [atomics.operations(totals.launched, group) for group in groups.values()]
-    return max((known.each for known in found if known is not None), default=0.0)
+    groups: dict[str | None, list[AccessTransactions]] = {}
+    rows = zip(totals.transactions, totals.description.kernel.accesses, strict=True)
+    pointers = {id(transfer): row.pointer for transfer, row in rows}
+    for transfer in atomics.counted_atomics(totals.transactions):
+        groups.setdefault(pointers[id(transfer)], []).append(transfer)
+    operations = [atomics.operations(totals.launched, group) for group in groups.values()]
+    return max((known.each for known in operations if known is not None), default=0.0)
 
 
 def _alternates(code: SassKernelLaunch) -> bool:

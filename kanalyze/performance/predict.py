@@ -123,12 +123,12 @@ def predict(
             given.local_bytes * threads,
             given.per_sm * chip.sms,
         )
-    from kanalyze.performance.cache_sim import runs as model  # compiled code
+    from kanalyze.performance.cache_sim.estimate import estimate  # compiled code
 
     room = l1_bytes(device, given.per_sm, given.shared_bytes)
     in_l1 = given.local_bytes * threads * given.per_sm <= room
     total, by_tensor = sm_work(asked, chip, blocks, given.per_sm, in_l1)
-    simulated = model.estimate(
+    simulated = estimate(
         stream,
         _known(given),
         Work(total, by_tensor, asked.waits, -(-threads // 32)),
@@ -192,17 +192,17 @@ def _assumptions(
 
 def _known(given: Given) -> KnownSectors:
     uncached = 0
-    for cost in given.totals.costs:
-        row = cost.access.row
+    for transfer in given.totals.transactions:
+        row = transfer.access.row
         reads = row.kind in ("load", "async_copy", "bulk_load")
-        if row.space != "global" or not reads or cost.counted is None:
+        if row.space != "global" or not reads or transfer.counted is None:
             continue
-        if row.kind == "bulk_load" and cost.moved is not None:
-            uncached += cost.counted.requests * -(
-                -cost.moved // SECTOR
+        if row.kind == "bulk_load" and transfer.moved is not None:
+            uncached += transfer.counted.requests * -(
+                -transfer.moved // SECTOR
             )  # what is out of bounds, too
-        elif past_l1(cost.access):
-            uncached += cost.counted.cost
+        elif past_l1(transfer.access):
+            uncached += transfer.counted.transactions
     code = given.code
     return KnownSectors(
         read=(given.read_bytes or 0) // SECTOR,

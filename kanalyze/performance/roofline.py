@@ -60,16 +60,16 @@ def roofline_of(
     moved = {name: crossing(counters, name) for name in ("l1", "l2")}
     moved["hbm"] = _added(counters.get("dram_read_bytes"), counters.get("dram_write_bytes"))
     levels = {name: (float(size), rates[name]) for name, size in moved.items() if size is not None}
-    found = roofline(operations, peaks, levels)
-    if found is None:
+    roofs = roofline(operations, peaks, levels)
+    if roofs is None:
         return Unknown("the launch does no floating-point operations")
     return doc.RooflinePart(
-        unit=found.unit,
+        unit=roofs.unit,
         peaks_tflops={name: rate / 1e12 for name, rate in peaks.items()},
-        ceiling_tflops=found.ceiling / 1e12,
+        ceiling_tflops=roofs.ceiling / 1e12,
         achieved_tflops=sum(operations.values()) / predicted_us / 1e6,
-        roof_tflops=found.roof / 1e12,
-        bound=found.bound,
+        roof_tflops=roofs.roof / 1e12,
+        bound=roofs.bound,
         levels={
             name: doc.RooflineLevel(
                 gb_per_s=level.bandwidth / 1e9,
@@ -78,7 +78,7 @@ def roofline_of(
                 ridge=level.ridge,
                 roof_tflops=None if level.attainable is None else level.attainable / 1e12,
             )
-            for name, level in found.levels.items()
+            for name, level in roofs.levels.items()
         },
     )
 

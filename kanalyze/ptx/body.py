@@ -9,7 +9,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any
 
-from kanalyze.ptx import declarations, scan, shapes
+from kanalyze.ptx import declarations, grammar, scan, shapes
 from kanalyze.ptx.instructions import least_operands
 from kanalyze.ptx.ir import (
     Diagnostic,
@@ -169,7 +169,7 @@ class BodyReader:
             if clean.startswith("."):
                 self._directive(clean, self._text[start : cut.end], pos, scope)
                 return cut.end
-        except shapes.ShapeError as error:
+        except grammar.ShapeError as error:
             self._opaque(start, cut.end, error.message, start + error.offset)
             return cut.end
         match = scan.PLAIN_INSTRUCTION.fullmatch(clean)
@@ -201,7 +201,7 @@ class BodyReader:
     def _directive(self, clean: str, text: str, pos: Any, scope: int) -> None:
         match = _DIRECTIVE.match(clean)
         if match is None:
-            raise shapes.ShapeError("found '.', expected a directive", 0)
+            raise grammar.ShapeError("found '.', expected a directive", 0)
         name = match[1]
         if name == "reg":
             self._body.append(declarations.registers(clean, pos, scope))
@@ -224,19 +224,19 @@ class BodyReader:
     def _flush(self) -> None:
         """Make the waiting instructions: every shape that is new goes through the grammar."""
         texts, matches, contexts, body = self._texts, self._matches, self._contexts, self._body
-        found = shapes.shapes_of(texts)
+        keys = shapes.shapes_of(texts)
         wrong = self._wrong_operands()
-        binders = list(map(shapes.known_binder, found))
+        binders = list(map(shapes.known_binder, keys))
         unreadable: list[tuple[int, Opaque]] = []
         for number in sorted({n for n, bind in enumerate(binders) if bind is None} | wrong.keys()):
             match, context = matches[number], contexts[number]
             try:
                 if binders[number] is None:
                     call = match[2].partition(".")[0] == "call"
-                    binders[number] = shapes.binder(found[number], texts[number], call)
+                    binders[number] = shapes.binder(keys[number], texts[number], call)
                 if number in wrong:
-                    raise shapes.ShapeError(wrong[number], match.start(2) - match.start(3))
-            except shapes.ShapeError as error:
+                    raise grammar.ShapeError(wrong[number], match.start(2) - match.start(3))
+            except grammar.ShapeError as error:
                 self._error(error.message, context.base + match.start(3) + error.offset)
                 unreadable.append((self._places[number], self._unreadable(match, context)))
         made = list(map(_new, repeat(Instruction, len(texts))))
@@ -270,8 +270,8 @@ class BodyReader:
 def _why_not(clean: str) -> tuple[str, int]:
     """Say why a statement is no instruction: message and offset."""
     try:
-        shapes.tree_of("instruction", clean)
-    except shapes.ShapeError as error:
+        grammar.tree_of("instruction", clean)
+    except grammar.ShapeError as error:
         return error.message, error.offset
     return "found an unreadable statement, expected an instruction", 0
 

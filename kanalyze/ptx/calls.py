@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kanalyze.ptx.instructions import memory_access, operand_names
+from kanalyze.ptx.instructions import operand_names
 from kanalyze.ptx.ir import Function, Instruction, Module, Name, Variable
+from kanalyze.ptx.memory import memory_access
 
 _RUNTIME = frozenset(("__assertfail", "vprintf", "malloc", "free"))
 """Functions of the device runtime, whose accesses are no traffic of the kernel's own."""
@@ -31,8 +32,8 @@ def called(module: Module, function: Function) -> dict[str, Function | None]:
 
 def accesses_in(function: Function) -> list[Instruction]:
     """The instructions of a called function that access memory beyond its own frame."""
-    found = ((i, memory_access(i)) for i in function.instructions)
-    return [i for i, access in found if access is not None and access.space in _OUTSIDE]
+    accesses = ((i, memory_access(i)) for i in function.instructions)
+    return [i for i, access in accesses if access is not None and access.space in _OUTSIDE]
 
 
 def not_followed(module: Module, function: Function) -> tuple[int, str | None]:

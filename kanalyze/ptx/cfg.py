@@ -95,12 +95,12 @@ def build(function: Function, noreturn: Collection[str] = ()) -> Cfg:
         if not _ends_block(statement, noreturn):
             continue
         leaders.add(index + 1)
-        found = [
+        places = [
             _resolve(label, scope, labels, function.scopes)
             for label, scope in _wanted(statement, lists, function.scopes)
         ]
-        targets[index] = found
-        leaders.update(place for place in found if place is not None)
+        targets[index] = places
+        leaders.update(place for place in places if place is not None)
 
     def label_at(place: int) -> str | None:
         head = body[place]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kanalyze.ptx import constants
+from kanalyze.ptx.grammar import ShapeError, tree_of
 from kanalyze.ptx.ir import Parameter, Pos, RegisterDeclaration, Variable
-from kanalyze.ptx.shapes import ShapeError, tree_of
 
 _SLOT = re.compile(
     r"""(\.attribute\s*\((?:[^()]|\([^()]*\))*\)|\.[A-Za-z_][\w:]*)
@@ -73,10 +73,10 @@ def bound(start: str, text: str) -> BoundStatement:
     if known is None:
         tree = tree_of(start, text)
         tokens = [t for t in tree.scan_values(lambda v: hasattr(v, "type")) if t.type in _SLOTTED]
-        found = sorted((t.start_pos, str(t)) for t in tokens)
-        index = {start: number for number, (start, _) in enumerate(found)}
-        if found != [(start, text) for text, start in slots]:  # cut differently: not for others
-            return BoundStatement(tree, index, [(text, start) for start, text in found])
+        cuts = sorted((t.start_pos, str(t)) for t in tokens)
+        index = {start: number for number, (start, _) in enumerate(cuts)}
+        if cuts != [(start, text) for text, start in slots]:  # cut differently: not for others
+            return BoundStatement(tree, index, [(text, start) for start, text in cuts])
         if len(_trees) >= _MAX_TREES:
             _trees.clear()
         known = _trees[start, shape] = tree, index
@@ -218,8 +218,8 @@ def parameters(
 
 def attributes_of(tree: Any) -> tuple[str, ...]:
     """The ``.attribute(…)`` of a declaration or header, blanks made even."""
-    found = [c for c in tree.children if getattr(c, "type", "") == "ATTRIBUTE"]
-    return tuple(" ".join(str(token).split()) for token in found)
+    trees = [c for c in tree.children if getattr(c, "type", "") == "ATTRIBUTE"]
+    return tuple(" ".join(str(token).split()) for token in trees)
 
 
 _INITIALIZER = re.compile(r"=\s*(\{[^;]*\}|[^,;{}]+)")

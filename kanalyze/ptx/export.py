@@ -208,7 +208,7 @@ def graphml(graphs: Sequence[FlowGraph]) -> str:
 
 
 def _attributes(node: Node, function: str) -> dict[str, str | int | bool]:
-    found: dict[str, str | int | bool | None] = {
+    attributes: dict[str, str | int | bool | None] = {
         "label": _printable(node.name),
         "function": function,
         "line": node.line,
@@ -219,4 +219,4 @@ def _attributes(node: Node, function: str) -> dict[str, str | int | bool]:
         "ends": None if node.ends is None else _printable(node.ends),
         "branch": None if node.branch is None else _printable(node.branch),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}

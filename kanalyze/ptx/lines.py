@@ -52,11 +52,11 @@ _COMMENT = re.compile(r"//[^\r\n]*")
 @lru_cache(maxsize=1024)
 def function_name(label: str, text: str) -> str | None:
     """Return the string at a label of the ``.debug_str`` section; None if it is not there."""
-    found = re.search(rf"^{re.escape(label.partition('+')[0].strip())}:", text, re.MULTILINE)
-    if found is None:
+    start = re.search(rf"^{re.escape(label.partition('+')[0].strip())}:", text, re.MULTILINE)
+    if start is None:
         return None
     characters = bytearray()
-    for line in text[found.end() : found.end() + 20_000].splitlines():
+    for line in text[start.end() : start.end() + 20_000].splitlines():
         match = _BYTES.match(_COMMENT.sub("", line))
         if match is None:
             if line.strip() and not line.lstrip().startswith("//"):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kanalyze.errors import InputError
-from kanalyze.ptx import declarations, scan, shapes
+from kanalyze.ptx import declarations, grammar, scan
 from kanalyze.ptx.body import Body, BodyReader
 from kanalyze.ptx.ir import Diagnostic, Directive, Function, Module, Parameter, Pos, Variable
 from kanalyze.ptx.locs import Locs
@@ -84,11 +84,11 @@ def parse_ptx_modules(text: str, name: str = "<string>") -> tuple[Module, ...]:
         raise InputError(f"found {other}, expected PTX", spot)
     junk: tuple[int, int] | None = None
     if not text.startswith((".", "@@"), start):
-        found = _PTX_START.search(text, start)
-        if found is None:
+        match = _PTX_START.search(text, start)
+        if match is None:
             raise InputError("found no PTX, expected a '.version' directive", source.spot(start))
-        junk = (start, found.start())
-        start = found.start()
+        junk = (start, match.start())
+        start = match.start()
     with _without_collector():
         return _modules(source, start, junk)
 
@@ -149,8 +149,8 @@ def _unfinished(cut: scan.Cut) -> tuple[str, int]:
     clean = cut.clean.rstrip()
     message = "found the end of the file in a function header"
     try:
-        shapes.tree_of("header", clean)
-    except shapes.ShapeError as error:
+        grammar.tree_of("header", clean)
+    except grammar.ShapeError as error:
         if error.offset < len(clean):
             return error.message, cut.start + error.offset
         expected = error.message.partition(", expected ")[2]
@@ -283,8 +283,8 @@ class _ModuleReader:
     def _junk(self, at: int, end: int) -> int:
         """Skip text that is no PTX; return where PTX may go on."""
         if self._next_ptx < at:
-            found = _PTX_START.search(self._text, at)
-            self._next_ptx = found.start() if found else end
+            match = _PTX_START.search(self._text, at)
+            self._next_ptx = match.start() if match else end
         stop = self._next_ptx
         if stop < end and _CUOBJDUMP.search(self._text, at, min(stop, at + 1000)):
             return stop
@@ -313,9 +313,9 @@ class _ModuleReader:
             self.error(*_unfinished(cut))
             return cut.end
         if cut.stop in ("", "}") or (cut.stop == "{" and kind is None):
-            found = repr(cut.stop) if cut.stop else "the end of the file"
+            stop = repr(cut.stop) if cut.stop else "the end of the file"
             where = cut.end if cut.stop else len(self._text.rstrip())
-            self.error(f"found {found} in a declaration, expected ';'", where)
+            self.error(f"found {stop} in a declaration, expected ';'", where)
             return max(self._after_line(start), cut.end) if cut.stop else cut.end
         try:
             if kind is not None:
@@ -329,7 +329,7 @@ class _ModuleReader:
                 rule = {"pragma": "pragma", "alias": "targets"}.get(name, "numbers")
                 declarations.bound(rule, cut.clean)
                 self._directives.append(Directive(name, text, pos))
-        except shapes.ShapeError as error:
+        except grammar.ShapeError as error:
             self.error(error.message, start + error.offset)
             if cut.stop == "{":  # the header of a function: leave its body out
                 return self._skip_body(cut.end + 1)

@@ -88,8 +88,8 @@ class PtxSource:
         """Return the place of an offset with the text of its line, for an error."""
         pos = self.pos(offset)
         start = self._line_starts()[pos.line - 1]
-        found = _NEWLINE.search(self.text, start)
-        line = self.text[start : found.start() if found else len(self.text)]
+        newline = _NEWLINE.search(self.text, start)
+        line = self.text[start : newline.start() if newline else len(self.text)]
         return SourceSpot(self.name, pos.line, pos.column, line)
 
     def _line_starts(self) -> list[int]:

@@ -8,134 +8,28 @@ the names and numbers of a statement to its operands. Binders are kept process-w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kanalyze._bundled import folder
 from kanalyze.ptx import constants
+from kanalyze.ptx.grammar import ShapeError, tree_of
 from kanalyze.ptx.ir import Address, Immediate, Name, Not, Operand, Pair, Vector
 
 if TYPE_CHECKING:
-    from lark import Lark, Tree
+    from lark import Tree
 
 Slots = list[str]
 Binder = Callable[[Slots], Operand]
 OperandsBinder = Callable[[str], tuple[Operand, ...]]
 
-STARTS = (
-    "instruction", "call", "registers", "variable", "header", "prototype", "targets", "pragma",
-    "numbers",
-)  # fmt: skip
-
 _MAX_SHAPES = 20_000
 _MAX_TEXTS = 200_000
-_MAX_DEPTH = 32
 
 _NAME_RUN = re.compile(r"[%A-Za-z_$][\w$.%]*", re.ASCII)
 _NUMBER_RUN = re.compile(r"\d[\dn.]*", re.ASCII)
 _SLOT = re.compile(r"[%A-Za-z_$][\w$.%]*|\d[\w.]*", re.ASCII)
 _PREFIXED = re.compile(r"0[fFdDxXbB]\w*", re.ASCII)
-_WORD = re.compile(r"[\w$%.]+|:+")
 _EXPONENT = re.compile(r"\d\.?\d*[eE][+-]\d", re.ASCII)
-
-#: How the terminals of the grammar are called in messages.
-_TERMINALS = {
-    "NAME": "a name",
-    "NUMBER": "a number",
-    "STRING": "a string",
-    "DOTWORD": "a directive",
-    "OPCODE": "an opcode",
-    "KIND": "'.entry' or '.func'",
-}
-
-
-class ShapeError(Exception):
-    """A statement does not fit the grammar: what is wrong, and where in the given text."""
-
-    def __init__(self, message: str, offset: int):
-        super().__init__(message)
-        self.message = message
-        self.offset = offset
-
-
-@lru_cache(maxsize=1)
-def grammar() -> Lark:
-    """Return the compiled grammar (about 0.05 s, once per process)."""
-    from lark import Lark
-
-    text = (folder("grammars") / "ptx.lark").read_text(encoding="utf-8")
-    return Lark(
-        text,
-        parser="lalr",
-        start=list(STARTS),
-        maybe_placeholders=False,
-        propagate_positions=True,
-    )
-
-
-def tree_of(start: str, text: str) -> Tree[Any]:
-    """Parse one statement with the grammar.
-
-    Raises:
-        ShapeError: the text does not fit; the offset is into ``text``.
-    """
-    from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
-
-    depth = deepest = at = 0
-    for match in re.finditer(r"[\[({]|[\])}]", text):
-        depth += 1 if match[0] in "[({" else -1
-        if depth > deepest:
-            deepest, at = depth, match.start()
-    if deepest > _MAX_DEPTH:
-        raise ShapeError(f"brackets are nested more than {_MAX_DEPTH} deep", at)
-    try:
-        return grammar().parse(text, start=start)
-    except UnexpectedCharacters as error:
-        where = error.pos_in_stream or 0
-        word = _WORD.match(text, where)
-        found = f"found {(word[0] if word else text[where : where + 1])!r}"
-        raise ShapeError(_expected(found, error.allowed), where) from None
-    except UnexpectedToken as error:
-        where = error.token.start_pos
-        found = f"found {str(error.token)!r}"
-        if error.token.type == "$END":
-            found, where = "found the end of the statement", len(text)
-        raise ShapeError(
-            _expected(found, error.accepts or error.expected), where if where else 0
-        ) from None
-    except UnexpectedEOF as error:
-        message = _expected("found the end of the statement", error.expected)
-        raise ShapeError(message, len(text)) from None
-
-
-def _expected(found: str, terminals: Iterable[str] | None) -> str:
-    """Return ``found X, expected A, B or C``."""
-    lark = grammar()
-    words: list[str] = []
-    operators: list[str] = []
-    for terminal in sorted(terminals or ()):
-        if terminal in _TERMINALS:
-            words.append(_TERMINALS[terminal])
-            continue
-        if terminal == "$END" or terminal in ("CAST",):
-            continue
-        if terminal == "MODULO":
-            operators.append("'%'")
-            continue
-        pattern = lark.get_terminal(terminal).pattern
-        if pattern.type == "str":
-            quoted = repr(pattern.value)
-            (words if pattern.value in "[](){},;:" else operators).append(quoted)
-    if operators:
-        words.append("an operator")
-    if not words:
-        return found
-    tail = words[-1] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-    return f"{found}, expected {tail}"
-
-
-# ---------------------------------------------------------------- shapes of operand lists
 
 
 def shapes_of(texts: list[str]) -> list[str]:
@@ -148,10 +42,10 @@ def shapes_of(texts: list[str]) -> list[str]:
         return []
     joined = ";".join(texts)
     shapes = _NUMBER_RUN.sub("0", _NAME_RUN.sub("n", joined)).split(";")
-    if any(constants.number(found) is None for found in set(_PREFIXED.findall(joined))):
+    if any(constants.number(number) is None for number in set(_PREFIXED.findall(joined))):
         for index, text in enumerate(texts):
-            found = _SLOT.findall(text)
-            if any(s[0].isdigit() and constants.number(s) is None for s in found):
+            words = _SLOT.findall(text)
+            if any(s[0].isdigit() and constants.number(s) is None for s in words):
                 shapes[index] = f"={text}"
     if any(mark in joined for mark in ("e-", "e+", "E-", "E+")):
         for index, text in enumerate(texts):

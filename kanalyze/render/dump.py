@@ -138,5 +138,5 @@ def classes(
         for each in alike:
             yield (
                 f"  {each.classes} classes, {each.members} blocks x iterations: each "
-                f"{each.requests} requests, {each.cost} {unit}"
+                f"{each.requests} requests, {each.transactions} {unit}"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from kanalyze.models.counts import AccessClass
+from kanalyze.models.static_counts import AccessClass
 from kanalyze.render import findings_text, listing_text, sass_text
 from kanalyze.results import kernel as doc
 from kanalyze.text.numbers import plural

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from kanalyze.models.coarsening import Coarsening
-from kanalyze.models.counts import AccessClass
+from kanalyze.models.static_counts import AccessClass
 from kanalyze.text.plain import document, from_plain, of_schema
 
 SCHEMA = "kanalyze.ptx/1"

@@ -19,13 +19,13 @@ def failing_blocks(cfg: SassCfg, module: SassModule) -> frozenset[int]:
     named = set(re.findall(r"\.type\s+([\w$]+),@function", module.text))
     named -= {function.name for function in module.functions}
     asserts = named == {"__assertfail"}
-    found: set[int] = set()
+    failing: set[int] = set()
     for block in cfg.blocks:
         for instruction in block.instructions:
             call = control(instruction) == "call" and not branch_targets(instruction)
             if instruction.opcode.startswith("BPT.TRAP") or (call and asserts):
-                found.add(block.index)
-    return frozenset(found)
+                failing.add(block.index)
+    return frozenset(failing)
 
 
 def outside_calls(cfg: SassCfg) -> Iterator[SassInstruction]:
@@ -48,7 +48,7 @@ def called_twice(cfg: SassCfg) -> frozenset[int]:
             for called in cfg.graph.successors(block.index):
                 if called != block.index + 1:
                     callers[called] = callers.get(called, 0) + 1
-    again = {called for called, times in callers.items() if times > 1}
+    repeated = {called for called, times in callers.items() if times > 1}
     return frozenset(
-        block for block in cfg.order if any(cfg.dominates(called, block) for called in again)
+        block for block in cfg.order if any(cfg.dominates(called, block) for called in repeated)
     )

@@ -41,12 +41,12 @@ def build(function: SassFunction) -> SassCfg:
         kind = control(instruction)
         if kind is None:
             continue
-        found = [_resolve(t, function.labels, index_of) for t in branch_targets(instruction)]
-        if kind == "call" and not any(place is not None for place in found):
+        places = [_resolve(t, function.labels, index_of) for t in branch_targets(instruction)]
+        if kind == "call" and not any(place is not None for place in places):
             continue  # of another section: taken to return
-        targets[index] = found
+        targets[index] = places
         leaders.add(index + 1)
-        leaders.update(place for place in found if place is not None)
+        leaders.update(place for place in places if place is not None)
     names: dict[int, str] = {}
     for name, address in function.labels.items():
         names.setdefault(address, name)

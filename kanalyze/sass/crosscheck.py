@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kanalyze.ptx import cfg as ptx_cfg
-from kanalyze.ptx.instructions import memory_access as ptx_access
 from kanalyze.ptx.instructions import tensor_core as ptx_tensor
 from kanalyze.ptx.ir import Function, Instruction
+from kanalyze.ptx.memory import memory_access as ptx_access
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.explain import Item, explain
 from kanalyze.sass.ir import SassFunction, SassInstruction
@@ -178,12 +178,12 @@ def _order(key: tuple[str, str]) -> tuple[int, int, str]:
 
 
 def _hints(items: list[Item], key: tuple[str, str]) -> tuple[tuple[str, int], ...]:
-    found: Counter[str] = Counter()
+    hints: Counter[str] = Counter()
     for item in items:
         if (item.category, item.width) == key and isinstance(item.instruction, SassInstruction):
             access = memory_access(item.instruction)
-            found.update(() if access is None else access.hints)
-    return tuple(sorted(found.items()))
+            hints.update(() if access is None else access.hints)
+    return tuple(sorted(hints.items()))
 
 
 def _added(of_ptx: list[Item], of_sass: list[Item], key: tuple[str, str]) -> tuple[str, ...]:

@@ -151,15 +151,15 @@ def _string(table: bytes, at: int) -> str:
 
 
 def _kernels(sections: list[_Section]) -> tuple[str, ...]:
-    found: list[str] = []
+    entries: list[str] = []
     for section in sections:
         if section.kind == 2:  # SHT_SYMTAB
             names = sections[section.link].data
             for at in range(0, len(section.data) - 23, 24):
                 name, info, other = struct.unpack_from("<IBB", section.data, at)
                 if info & 15 == _FUNCTION and other & _ENTRY:
-                    found.append(_string(names, name))
-    return tuple(dict.fromkeys(found))
+                    entries.append(_string(names, name))
+    return tuple(dict.fromkeys(entries))
 
 
 # ---------------------------------------------------------------- fat binaries
@@ -190,5 +190,5 @@ def _unpacked(data: bytes, name: str) -> CodeContents:
 
 
 def _number(path: Path) -> tuple[int, str]:
-    found = re.search(r"\.(\d+)\.sm_\w+\.\w+$", path.name)
-    return (int(found[1]) if found else 0, path.name)
+    match = re.search(r"\.(\d+)\.sm_\w+\.\w+$", path.name)
+    return (int(match[1]) if match else 0, path.name)

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kanalyze.ptx.instructions import definitions, memory_access, uses
+from kanalyze.ptx.instructions import definitions, uses
 from kanalyze.ptx.ir import Address, Function, Instruction, Name, Operand, Variable
+from kanalyze.ptx.memory import memory_access
 from kanalyze.sass.ir import SassFunction, SassInstruction
 
 Key = tuple[str, str]
@@ -60,7 +61,7 @@ def explain(
     ptx: Function, before: Sequence[Item], sass: SassFunction, after: Sequence[Item]
 ) -> dict[Key, str]:
     """Return explanations for the categories and widths whose counts differ."""
-    found: dict[Key, str] = {}
+    reasons: dict[Key, str] = {}
     for category in sorted({item.category for item in (*before, *after)}):
         case = CategoryCounts(
             category,
@@ -70,12 +71,12 @@ def explain(
             tuple(item for item in after if item.category == category),
         )
         for reason in _REASONS:
-            open_widths = {w for w in case.counts() if (category, w) not in found}
+            open_widths = {w for w in case.counts() if (category, w) not in reasons}
             if not open_widths:
                 break
             for width, text in reason(case, open_widths).items():
-                found.setdefault((category, width), text)
-    return found
+                reasons.setdefault((category, width), text)
+    return reasons
 
 
 # ---------------------------------------------------------------- reasons
@@ -109,7 +110,7 @@ def _tensor_memory(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     words: Counter[str] = Counter()
     for instruction in case.ptx.instructions:
         words[".".join(instruction.parts[:2])] += 1
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for width in widths:
         expected, names = {0}, []
         for name, adds in _RESERVED.items():
@@ -119,8 +120,8 @@ def _tensor_memory(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
                 names.append(name)
         one, two = case.counts()[width]
         if two > one and two - one in expected:
-            found[width] = f"{two - one} belong to what {' and '.join(names)} became"
-    return found
+            reasons[width] = f"{two - one} belong to what {' and '.join(names)} became"
+    return reasons
 
 
 def _unused(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
@@ -130,32 +131,32 @@ def _unused(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     read: Counter[str] = Counter()
     for instruction in case.ptx.instructions:
         read.update(set(uses(instruction)))
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for width in widths:
         before, after = case.of(width)
         dead = [item for item in before if not any(read[d] for d in definitions(_ptx(item)))]
         if dead and len(before) - len(dead) == len(after):
-            found[width] = f"{len(dead)} dropped: nothing reads their result"
-    return found
+            reasons[width] = f"{len(dead)} dropped: nothing reads their result"
+    return reasons
 
 
 def _identical(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Loads from the same address in one block, merged into one."""
     if not case.category.endswith("load"):
         return {}
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for width in widths:
         before, after = case.of(width)
         distinct = {_place(case.ptx, item) for item in before}
         if len(distinct) == len(after) < len(before) and None not in distinct:
             gone = len(before) - len(after)
-            found[width] = f"{gone} merged: they load from the same address as others"
-    return found
+            reasons[width] = f"{gone} merged: they load from the same address as others"
+    return reasons
 
 
 def _unrolled(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
     """Copies of a loop's body: line by line, n times as many in the loop, the rest behind it."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for width in widths:
         before, after = case.of(width)
         factors: set[tuple[int, int]] = set()
@@ -172,13 +173,13 @@ def _unrolled(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
         if len(factors) == 1:
             times, copies = factors.pop()
             if times == 0 and copies > 1:
-                found[width] = f"loop unrolled completely: {copies} copies"
+                reasons[width] = f"loop unrolled completely: {copies} copies"
             elif times > 1:
                 rest = f", {copies} more copies outside it" if copies else ""
-                found[width] = f"loop unrolled by {times}{rest}"
+                reasons[width] = f"loop unrolled by {times}{rest}"
             elif times == 1 and copies:
-                found[width] = f"loop peeled: {copies} more copies outside it"
-    return found
+                reasons[width] = f"loop peeled: {copies} more copies outside it"
+    return reasons
 
 
 def _merged(case: CategoryCounts, widths: set[str]) -> dict[str, str]:

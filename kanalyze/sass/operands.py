@@ -37,29 +37,29 @@ _TERM = re.compile(r"[-+]?[^-+]+")
 
 def read(text: str) -> Operand | None:
     """Return the operand that a text means, None where it is no operand at all."""
-    found = _REGISTER.fullmatch(text)
-    if found:
-        return _register(found)
-    found = _PREDICATE.fullmatch(text)
-    if found:
-        negated, file, number, suffixes = found.groups()
+    match = _REGISTER.fullmatch(text)
+    if match:
+        return _register(match)
+    match = _PREDICATE.fullmatch(text)
+    if match:
+        negated, file, number, suffixes = match.groups()
         index = None if number == "T" else int(number)
         return Predicate(file, index, bool(negated), _suffixes(suffixes))
     number_read = immediate(text)
     if number_read is not None:
         return number_read
-    found = _CONSTANT.fullmatch(text)
-    if found:
-        return _constant(found)
-    found = _ADDRESS.fullmatch(text)
-    if found:
-        return _address(found)
-    found = _LABEL.fullmatch(text)
-    if found:
-        return SassLabel(found["name"], int(found["offset"] or "0", 16))
-    found = _RELOCATED.fullmatch(text)
-    if found:
-        return SassLabel(found["name"])
+    match = _CONSTANT.fullmatch(text)
+    if match:
+        return _constant(match)
+    match = _ADDRESS.fullmatch(text)
+    if match:
+        return _address(match)
+    match = _LABEL.fullmatch(text)
+    if match:
+        return SassLabel(match["name"], int(match["offset"] or "0", 16))
+    match = _RELOCATED.fullmatch(text)
+    if match:
+        return SassLabel(match["name"])
     if _SPECIAL.fullmatch(text):
         return Special(text)
     if _BARRIER.fullmatch(text):
@@ -77,10 +77,10 @@ def immediate(text: str) -> SassImmediate | None:
         return SassImmediate(text, -value if text.startswith("-") else value)
     if _FLOAT.fullmatch(text):
         return SassImmediate(text, float(text))
-    found = _ODD_FLOAT.fullmatch(text)
-    if found:
-        size = math.inf if found[2].upper() == "INF" else math.nan
-        return SassImmediate(text, -size if found[1] == "-" else size)
+    match = _ODD_FLOAT.fullmatch(text)
+    if match:
+        size = math.inf if match[2].upper() == "INF" else math.nan
+        return SassImmediate(text, -size if match[1] == "-" else size)
     return None
 
 
@@ -88,8 +88,8 @@ def _suffixes(text: str) -> tuple[str, ...]:
     return tuple(text.split(".")[1:])
 
 
-def _register(found: re.Match[str]) -> Register:
-    sign, bar, file, number, inner, _, outer = found.groups()
+def _register(match: re.Match[str]) -> Register:
+    sign, bar, file, number, inner, _, outer = match.groups()
     return Register(
         file,
         None if number == "Z" else int(number),
@@ -106,9 +106,9 @@ def _sum(text: str) -> tuple[tuple[Register, ...], int] | None:
     offset = 0
     for term in _TERM.findall(text.replace("+-", "-").replace(" ", "")):
         plain = term.removeprefix("+")
-        found = _REGISTER.fullmatch(plain)
-        if found:
-            registers.append(_register(found))
+        match = _REGISTER.fullmatch(plain)
+        if match:
+            registers.append(_register(match))
         elif _INTEGER.fullmatch(plain):
             offset += int(plain, 16 if "0x" in plain else 10)
         else:
@@ -116,8 +116,8 @@ def _sum(text: str) -> tuple[tuple[Register, ...], int] | None:
     return tuple(registers), offset
 
 
-def _constant(found: re.Match[str]) -> Operand | None:
-    sign, bar, bank_text, inside, inner, _, outer = found.groups()
+def _constant(match: re.Match[str]) -> Operand | None:
+    sign, bar, bank_text, inside, inner, _, outer = match.groups()
     bank = _sum(bank_text)
     place = _sum(inside)
     if bank is None or place is None or len(place[0]) > 1 or len(bank[0]) > 1:
@@ -134,14 +134,14 @@ def _constant(found: re.Match[str]) -> Operand | None:
     )
 
 
-def _address(found: re.Match[str]) -> Operand | None:
-    place = _sum(found["inside"])
+def _address(match: re.Match[str]) -> Operand | None:
+    place = _sum(match["inside"])
     if place is None:
         return None
     descriptor: Register | None = None
-    if found["descriptor"] is not None:
-        one = _REGISTER.fullmatch(found["descriptor"])
+    if match["descriptor"] is not None:
+        one = _REGISTER.fullmatch(match["descriptor"])
         if one is None:
             return None
         descriptor = _register(one)
-    return SassAddress(place[0], place[1], found["space"], descriptor, _suffixes(found["suffixes"]))
+    return SassAddress(place[0], place[1], match["space"], descriptor, _suffixes(match["suffixes"]))

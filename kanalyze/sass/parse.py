@@ -86,9 +86,9 @@ class _ListingReader:
 
     def read(self) -> SassModule:
         for number, line in enumerate(self.text.splitlines(), 1):
-            found = _CODE.match(line)
-            if found:
-                self._code(found, line, number)
+            match = _CODE.match(line)
+            if match:
+                self._code(match, line, number)
             elif line and not line.isspace():
                 self._other(line, number)
         self._end()
@@ -96,23 +96,23 @@ class _ListingReader:
 
     # ------------------------------------------------------------ code
 
-    def _code(self, found: re.Match[str], line: str, number: int) -> None:
-        address = int(found["address"], 16)
-        column = found.start("opcode") + 1
-        listed = self._operand_list(found["operands"])
+    def _code(self, match: re.Match[str], line: str, number: int) -> None:
+        address = int(match["address"], 16)
+        column = match.start("opcode") + 1
+        listed = self._operand_list(match["operands"])
         if listed is None:
-            self._unreadable(line, number, found.start("operands") + 1, address)
+            self._unreadable(line, number, match.start("operands") + 1, address)
             return
         guard: Guard | None = None
-        if found["guard"] is not None:
-            key = (found["guard"], found["negated"])
+        if match["guard"] is not None:
+            key = (match["guard"], match["negated"])
             guard = self._guards.get(key)
             if guard is None:
                 guard = self._guards[key] = Guard(key[0], bool(key[1]))
         self._place(address)
         self._instructions.append(
             SassInstruction(
-                address, found["opcode"], listed, guard, Pos(number, column), self._location()
+                address, match["opcode"], listed, guard, Pos(number, column), self._location()
             )
         )
 
@@ -133,14 +133,14 @@ class _ListingReader:
         if text in self._lists:
             return self._lists[text]
         stripped = _SCHEDULING.sub("", text).strip()
-        found: list[Operand] = []
+        listed: list[Operand] = []
         for piece in stripped.split(", ") if stripped else []:
             one = self._operand(piece.strip())
             if one is None:
                 self._lists[text] = None
                 return None
-            found.extend(one)
-        self._lists[text] = tuple(found)
+            listed.extend(one)
+        self._lists[text] = tuple(listed)
         return self._lists[text]
 
     def _operand(self, text: str) -> tuple[Operand, ...] | None:
@@ -159,42 +159,42 @@ class _ListingReader:
     # ------------------------------------------------------------ everything else
 
     def _other(self, line: str, number: int) -> None:
-        found = _LOCATION.match(line)
-        if found:
-            self._locate(found)
+        match = _LOCATION.match(line)
+        if match:
+            self._locate(match)
             return
-        found = _ANY_CODE.match(line)
-        if found:
-            self._unreadable(line, number, found.start("text") + 1, int(found["address"], 16))
+        match = _ANY_CODE.match(line)
+        if match:
+            self._unreadable(line, number, match.start("text") + 1, int(match["address"], 16))
             return
-        found = _SECTION.match(line) or _FUNCTION.match(line)
-        if found:
+        match = _SECTION.match(line) or _FUNCTION.match(line)
+        if match:
             self._end()
-            self._begin(found["name"], number)
+            self._begin(match["name"], number)
             return
         if line.lstrip().startswith((".section", "//-----")):
             self._end()
             self._begin(None, number)
             return
-        found = _LABEL.match(line)
-        if found:
-            self._pending.append(found["name"])
-            if self._name is None and found["name"].startswith(".text."):
-                self._name = found["name"].removeprefix(".text.")
+        match = _LABEL.match(line)
+        if match:
+            self._pending.append(match["name"])
+            if self._name is None and match["name"].startswith(".text."):
+                self._name = match["name"].removeprefix(".text.")
             return
         if self.target is None:
-            found = _TARGET.match(line)
-            if found:
-                self.target = found[1] or f"sm_{found[2]}"
+            match = _TARGET.match(line)
+            if match:
+                self.target = match[1] or f"sm_{match[2]}"
 
-    def _locate(self, found: re.Match[str]) -> None:
-        here = (found["file"], int(found["line"]))
+    def _locate(self, match: re.Match[str]) -> None:
+        here = (match["file"], int(match["line"]))
         if self._awaited is None or here != self._awaited:
             self._chain = []
         self._chain.append(here)
         self._awaited = None
-        if found["at_file"] is not None:
-            self._awaited = (found["at_file"], int(found["at_line"]))
+        if match["at_file"] is not None:
+            self._awaited = (match["at_file"], int(match["at_line"]))
 
     def _location(self) -> SassSource | None:
         if self._chain:

@@ -45,9 +45,9 @@ def data_bits(opcode: str) -> int:
         return 32 * matrix_count(opcode)
     bits = 32
     for part in parts[1:]:
-        found = _BITS.match(part)
-        if found and (part.isdecimal() or part[0] in "BUSF"):
-            bits = int(found[1])
+        match = _BITS.match(part)
+        if match and (part.isdecimal() or part[0] in "BUSF"):
+            bits = int(match[1])
         elif part in ("F16x2", "BF16x2", "BF16_V2", "F16_V2") or part.startswith("F16x2"):
             bits = 32
     return bits
@@ -70,11 +70,11 @@ _SHAPE = re.compile(r"(?:(8|16)8(4|8|16|32|64|128|256)|(\d+)x(\d+)x(\d+))$")
 def mma_shape(opcode: str) -> tuple[int, int, int] | None:
     """Return M, N, K of ``HMMA.16816.F32`` or ``HGMMA.64x128x16.F32``."""
     for part in opcode.split(".")[1:]:
-        found = _SHAPE.match(part)
-        if found and found[3]:
-            return int(found[3]), int(found[4]), int(found[5])
-        if found:
-            return int(found[1]), 8, int(found[2])
+        match = _SHAPE.match(part)
+        if match and match[3]:
+            return int(match[3]), int(match[4]), int(match[5])
+        if match:
+            return int(match[1]), 8, int(match[2])
     return None
 
 
@@ -136,10 +136,10 @@ _TMEM_SHAPE = re.compile(r"16dp(128|256)bit$")
 def _tmem(opcode: str) -> int:
     count, each = 1, 1
     for part in opcode.split(".")[1:]:
-        if found := _TMEM_COUNT.match(part):
-            count = int(found[1])
-        elif found := _TMEM_SHAPE.match(part):
-            each = int(found[1]) // 64
+        if match := _TMEM_COUNT.match(part):
+            count = int(match[1])
+        elif match := _TMEM_SHAPE.match(part):
+            each = int(match[1]) // 64
     return count * each
 
 
@@ -283,37 +283,37 @@ def definitions(instruction: SassInstruction) -> tuple[str, ...]:
     row = TABLE.get(instruction.base)
     if row is None:
         return ()
-    found: list[str] = []
+    units: list[str] = []
     for place in _written(instruction, row):
         operand = instruction.operands[place]
         if isinstance(operand, Register):
-            found.extend(_units(operand, width(instruction, place, row)))
+            units.extend(_units(operand, width(instruction, place, row)))
         elif isinstance(operand, Barrier) or (
             isinstance(operand, Predicate) and operand.number is not None
         ):
-            found.append(operand.name)
+            units.append(operand.name)
         elif isinstance(operand, Special) and row.writes == "mask":
-            found.extend(_masked(instruction, operand))
+            units.extend(_masked(instruction, operand))
     if instruction.base == "BSSY" and instruction.operands:
-        found.extend(o.name for o in instruction.operands if isinstance(o, Barrier))
-    return tuple(dict.fromkeys(found))
+        units.extend(o.name for o in instruction.operands if isinstance(o, Barrier))
+    return tuple(dict.fromkeys(units))
 
 
 def uses(instruction: SassInstruction) -> tuple[str, ...]:
     """Return the units that an instruction reads, its guard among them."""
     row = TABLE.get(instruction.base)
-    found: list[str] = []
+    units: list[str] = []
     if instruction.guard is not None and not instruction.guard.name.endswith("T"):
-        found.append(instruction.guard.name)
+        units.append(instruction.guard.name)
     written: range | tuple[int, ...] = () if row is None else _written(instruction, row)
     for place, operand in enumerate(instruction.operands):
         if place in written:
             continue
         if isinstance(operand, Register):
-            found.extend(_units(operand, width(instruction, place, row)))
+            units.extend(_units(operand, width(instruction, place, row)))
         else:
-            found.extend(_used(instruction, operand))
-    return tuple(dict.fromkeys(found))
+            units.extend(_used(instruction, operand))
+    return tuple(dict.fromkeys(units))
 
 
 def _masked(instruction: SassInstruction, special: Special) -> Iterator[str]:

@@ -126,7 +126,7 @@ def _stack_slots(cfg: SassCfg) -> dict[int, tuple[str, ...]]:
     None where the stack holds more than spilled registers: where its pointer, R1, is used for
     anything but such accesses, or they are of another width than whole words.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    slots: dict[int, tuple[str, ...]] = {}
     for block in cfg.blocks:
         for instruction in block.instructions:
             access = memory_access(instruction)
@@ -138,7 +138,7 @@ def _stack_slots(cfg: SassCfg) -> dict[int, tuple[str, ...]]:
                 if [register.name for register in place.registers] != ["R1"]:
                     return {}
                 first = place.offset // 4
-                found[instruction.address] = tuple(f"L{first + i}" for i in range(size // 4))
+                slots[instruction.address] = tuple(f"L{first + i}" for i in range(size // 4))
             elif "R1" in uses(instruction) and _defined(instruction) != ("R1",):
                 return {}
-    return found
+    return slots

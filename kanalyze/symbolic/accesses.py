@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.memory import MemoryAccess, memory_access
 from kanalyze.symbolic import descriptors
 from kanalyze.symbolic.descriptors import TensorValue
+from kanalyze.symbolic.execution_predicates import execution_predicates
 from kanalyze.symbolic.loops import SolvedLoops, solve
-from kanalyze.symbolic.reach import reach
 from kanalyze.symbolic.registers import OperandRequest, follow
 from kanalyze.symbolic.value import Arrays, Value, ValuePool, unknown_reasons
 
@@ -19,7 +19,7 @@ NOT_ACCESSES = ("param",)
 """Spaces that are left out: reading a parameter is no memory access of the kernel's author."""
 
 
-_MAP_COPY = table.MemoryAccess("global", "atomic", 4, 1, 32, None)
+_MAP_COPY = MemoryAccess("global", "atomic", 4, 1, 32, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class AccessValue:
     """
 
     instruction: ir.Instruction
-    row: table.MemoryAccess
+    row: MemoryAccess
     block: int
     address: Value
     shared: Value | None
@@ -51,7 +51,7 @@ class AccessValue:
 class Addresses:
     """What `find` returns: the accesses in source order, and the solved loops.
 
-    ``predicates`` are the execution predicates of the reachable blocks (`kanalyze.symbolic.reach`),
+    ``predicates`` are those of the reachable blocks (`kanalyze.symbolic.execution_predicates`),
     ``map_copies`` are ``tensormap.cp_fenceproxy``, with which a warp writes a tensor map of 128
     bytes to global memory.
     """
@@ -71,10 +71,10 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
         arrays: pointer parameters, where the contents of some are assumed.
     """
     pool = ValuePool()
-    rows: list[tuple[OperandRequest, table.MemoryAccess]] = []
+    rows: list[tuple[OperandRequest, MemoryAccess]] = []
     for block in cfg.blocks:
         for instruction in block.instructions:
-            row = table.memory_access(instruction)
+            row = memory_access(instruction)
             if row is not None and row.space not in NOT_ACCESSES and row.address is not None:
                 rows.append((_request(instruction, row), row))
     rows.sort(key=lambda pair: pair[0].instruction.pos)
@@ -115,10 +115,10 @@ def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None =
         for write in written.writes
         if write.field is None
     )
-    return Addresses(tuple(accesses), solved, copies, reach(cfg, solved))
+    return Addresses(tuple(accesses), solved, copies, execution_predicates(cfg, solved))
 
 
-def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> OperandRequest:
+def _request(instruction: ir.Instruction, row: MemoryAccess) -> OperandRequest:
     bits = 32 if row.space == "shared" and row.kind in ("load", "store", "atomic") else 64
     assert row.address is not None
     operands = [(row.address, bits)]
@@ -131,7 +131,7 @@ def _request(instruction: ir.Instruction, row: table.MemoryAccess) -> OperandReq
     return OperandRequest(instruction, tuple(operands))
 
 
-def is_bulk(instruction: ir.Instruction, row: table.MemoryAccess) -> bool:
+def is_bulk(instruction: ir.Instruction, row: MemoryAccess) -> bool:
     """Whether an access is a bulk copy, or reduction, between global and shared memory."""
     bulk = instruction.base == "cp" and "bulk" in instruction.parts
     return bulk and row.space == "global" and row.kind != "prefetch"

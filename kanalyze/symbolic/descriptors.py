@@ -74,7 +74,7 @@ def coordinates(instruction: ir.Instruction) -> tuple[ir.Operand, ...]:
 
 def requests(cfg: Cfg) -> list[OperandRequest]:
     """What must be known of the instructions that write tensor maps."""
-    found = []
+    wanted = []
     for block in cfg.blocks:
         for instruction in block.instructions:
             operands = instruction.operands
@@ -82,8 +82,8 @@ def requests(cfg: Cfg) -> list[OperandRequest]:
                 continue
             copies = instruction.parts[1:2] == ("cp_fenceproxy",)
             source = operands[1] if copies else operands[-1]
-            found.append(OperandRequest(instruction, ((operands[0], 64), (source, 64))))
-    return found
+            wanted.append(OperandRequest(instruction, ((operands[0], 64), (source, 64))))
+    return wanted
 
 
 class Written:

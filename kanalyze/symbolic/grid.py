@@ -197,10 +197,10 @@ class Grid:
                 raise UnknownValueError(f"a {node.op} leaf")
 
     def _special(self, name: str) -> Parts:
-        found = Specials(self.grid, self.block, self.cluster, self.dimensions, self.part).of(name)
-        if found is None:
+        value = Specials(self.grid, self.block, self.cluster, self.dimensions, self.part).of(name)
+        if value is None:
             raise UnknownValueError(f"%{name} is not evaluated")
-        return found
+        return value
 
     # ------------------------------------------------------------ operations
 

@@ -2,7 +2,8 @@
 
 Solved are arithmetic progressions (``p += 64``), values that one iteration hands to the next,
 and counters that run around a small cycle (the stage index of a pipelined loop: 0, 1, 2, 0, …).
-Everything else is unknown, with the reason.
+Everything else is unknown, with the reason. One file: values and trip count of a loop are solved in
+turn, each from the other.
 """
 
 from __future__ import annotations
@@ -249,25 +250,25 @@ class _Loop:
             sequence.append(self.pool.substitute(next_value, {phi: sequence[-1]}))
         for offset in (0, 1):
             first = sequence[offset]
-            again = [i for i in range(offset + 1, len(sequence)) if sequence[i] is first]
-            if again:
-                length = again[0] - offset
+            repeats = [i for i in range(offset + 1, len(sequence)) if sequence[i] is first]
+            if repeats:
+                length = repeats[0] - offset
                 round_values = [v.payload for v in sequence[offset : offset + length]]
                 return self._round(phi, start, round_values, offset)
         return None
 
     def _round(self, phi: Value, start: Value, values: list[int], offset: int) -> Value | None:
         bits = phi.bits
-        length, least = len(values), min(values)
-        step = sorted(values)[1] - least if length > 1 else 1
-        ahead = (values[0] - least) // step if step else 0
-        if any(v != least + step * ((i + ahead) % length) for i, v in enumerate(values)):
+        length, minimum = len(values), min(values)
+        step = sorted(values)[1] - minimum if length > 1 else 1
+        ahead = (values[0] - minimum) // step if step else 0
+        if any(v != minimum + step * ((i + ahead) % length) for i, v in enumerate(values)):
             return None
         number = self._iteration(bits)
         shifted = self.pool.node("add", bits, number, self.pool.const(ahead - offset, bits))
         turn = self.pool.node("remu", bits, shifted, self.pool.const(length, bits))
         scaled = self.pool.node("mul", bits, turn, self.pool.const(step, bits))
-        value = self.pool.node("add", bits, scaled, self.pool.const(least, bits))
+        value = self.pool.node("add", bits, scaled, self.pool.const(minimum, bits))
         if offset == 0:
             return value
         at_first = self.pool.node("eq", 1, number, self.pool.const(0, bits))

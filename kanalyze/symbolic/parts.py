@@ -208,21 +208,21 @@ def in_range(value: Parts, bits: int, signed: bool) -> Parts:
 
     Of 64 bits it is the signed one, also where an unsigned one is wanted: that fits in int64.
     """
-    least = -(1 << (bits - 1)) if signed else 0
-    most = least + (1 << bits) - 1
-    if least <= value.low and value.high <= most:
+    minimum = -(1 << (bits - 1)) if signed else 0
+    maximum = minimum + (1 << bits) - 1
+    if minimum <= value.low and value.high <= maximum:
         return value
-    turns = (value.low - least) >> bits
-    if bits < 63 and (value.high - least) >> bits == turns:
-        shifted = number(-(turns << bits), value.dimensions)
+    wraps = (value.low - minimum) >> bits
+    if bits < 63 and (value.high - minimum) >> bits == wraps:
+        shifted = number(-(wraps << bits), value.dimensions)
         return add(value, shifted)
     if bits < 63:
         for part in value.parts.values():  # each place of one part in a range of its own
-            low = value.low - int(part.min()) + part - least
-            high = value.high - int(part.max()) + part - least
-            turned = low >> bits
-            if np.array_equal(turned, high >> bits):
-                return of_arrays([*value.parts.values(), -(turned << bits)])
+            low = value.low - int(part.min()) + part - minimum
+            high = value.high - int(part.max()) + part - minimum
+            wrapped = low >> bits
+            if np.array_equal(wrapped, high >> bits):
+                return of_arrays([*value.parts.values(), -(wrapped << bits)])
     array = dense(value)
     if bits == 64:
         return of_arrays([array])  # int64 wraps as a 64-bit register does
@@ -288,10 +288,10 @@ def _settled(value: Parts) -> Parts:
     constant = 0
     arrays: list[Term] = []
     for axes, term in value.terms.items():
-        least = lowest(term)
-        constant += least
+        minimum = lowest(term)
+        constant += minimum
         if axes:
-            arrays.append(term if least == 0 else array_of(term) - np.int64(least))
+            arrays.append(term if minimum == 0 else array_of(term) - np.int64(minimum))
     return add(of_arrays(arrays), number(constant, value.dimensions))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.memory import MemoryAccess, memory_access
 from kanalyze.ptx.special import special_register
 from kanalyze.symbolic.isa import FlowBlock, Lookup, negation, resize
 from kanalyze.symbolic.ptx_transfer import TRANSFER, NotModelled, PtxContext, opposite, type_bits
@@ -53,8 +54,8 @@ class PtxIsa:
         widths: dict[str, int] = {}
         for statement in self.cfg.function.body or ():
             if isinstance(statement, ir.RegisterDeclaration):
-                found = _TYPE_BITS.match(statement.type)
-                bits = 1 if statement.type.lstrip(".") == "pred" else int(found[1]) if found else 64
+                match = _TYPE_BITS.match(statement.type)
+                bits = 1 if statement.type.lstrip(".") == "pred" else int(match[1]) if match else 64
                 for name in statement.names:
                     widths[self.cfg.names.unique(name, statement.scope)] = bits
         return widths
@@ -170,7 +171,7 @@ class PtxIsa:
             return self.read(instruction, operand, bits, lookup)
 
         written = self.definitions(instruction)
-        access = table.memory_access(instruction)
+        access = memory_access(instruction)
         if access is not None and access.space == "param" and access.kind == "load":
             return self._load_parameter(instruction, access, len(written))
         if access is not None and self._is_followed(instruction):
@@ -232,7 +233,7 @@ class PtxIsa:
         """Whether an instruction reads global memory that is the same all through the launch."""
         if self.arrays is None or instruction.base not in ("ld", "ldu"):
             return False
-        access = table.memory_access(instruction)
+        access = memory_access(instruction)
         assert access is not None
         return (
             access.space in ("global", "generic")
@@ -242,7 +243,7 @@ class PtxIsa:
         )
 
     def _load(
-        self, instruction: ir.Instruction, access: table.MemoryAccess, lookup: Lookup
+        self, instruction: ir.Instruction, access: MemoryAccess, lookup: Lookup
     ) -> list[Value]:
         """What global memory holds: one value for each register that is written."""
         assert self.arrays is not None
@@ -260,7 +261,7 @@ class PtxIsa:
         return values
 
     def _load_parameter(
-        self, instruction: ir.Instruction, access: table.MemoryAccess, count: int
+        self, instruction: ir.Instruction, access: MemoryAccess, count: int
     ) -> list[Value]:
         address = instruction.operands[1]
         bits = access.element_bits
@@ -276,7 +277,7 @@ class PtxIsa:
         return [self.pool.unknown((*key, i), reason, bits) for i in range(count)]
 
 
-def _reason(instruction: ir.Instruction, access: table.MemoryAccess | None) -> str:
+def _reason(instruction: ir.Instruction, access: MemoryAccess | None) -> str:
     if access is not None and access.kind in ("load", "atomic"):
         return f"depends on data loaded by {instruction.opcode}"
     return f"{instruction.opcode} is not evaluated"

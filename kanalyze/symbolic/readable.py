@@ -11,14 +11,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kanalyze.symbolic.bits import Bits
+from kanalyze.symbolic.polynomials import (
+    Monomial,
+    Polynomial,
+    add,
+    atom_of,
+    balanced,
+    constant_of,
+    content_of,
+    divide,
+    operand_text,
+    scale,
+    sum_text,
+    text_of,
+)
 from kanalyze.symbolic.value import Value, array_of, in_order
 
-Monomial = tuple[str, ...]
-_NAME = re.compile(r"[A-Za-z_$%][\w.$%]*$")
 _MOST_PRODUCTS = 48
 _LONGEST = 4000  # characters of an expression; it grows where values are used again and again
 TOO_LONG = "<too long to show>"
@@ -29,59 +41,6 @@ _FLIPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!="}
 _FUNCTIONS = {
     "mins": "min", "minu": "min", "maxs": "max", "maxu": "max", "popc": "popc",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Polynomial:
-    """``Σ coefficient · Π atoms``; an atom is a text that needs no parentheses in a product."""
-
-    terms: Mapping[Monomial, int]
-
-    @property
-    def constant(self) -> int:
-        """The part without atoms."""
-        return self.terms.get((), 0)
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether there is nothing but a number."""
-        return all(m == () for m in self.terms)
-
-    def bases(self, pointers: Container[str]) -> list[Monomial]:
-        """The terms that are a pointer, as it is."""
-        return [m for m, c in self.terms.items() if len(m) == 1 and c == 1 and m[0] in pointers]
-
-
-def _number(value: int) -> Polynomial:
-    return Polynomial({(): value} if value else {})
-
-
-def _atom(text: str) -> Polynomial:
-    return Polynomial({(text,): 1})
-
-
-def _sum(left: Polynomial, right: Polynomial, factor: int = 1) -> Polynomial:
-    terms = dict(left.terms)
-    for monomial, coefficient in right.terms.items():
-        total = terms.get(monomial, 0) + factor * coefficient
-        if total:
-            terms[monomial] = total
-        else:
-            terms.pop(monomial, None)
-    return Polynomial(terms)
-
-
-def _scaled(value: Polynomial, factor: int) -> Polynomial:
-    return Polynomial({m: c * factor for m, c in value.terms.items()} if factor else {})
-
-
-def _divided(value: Polynomial, divisor: int) -> Polynomial:
-    return Polynomial({m: c // divisor for m, c in value.terms.items()})
-
-
-def _content(value: Polynomial) -> int:
-    """The greatest common divisor of the coefficients; 0 for the number 0."""
-    return math.gcd(*value.terms.values()) if value.terms else 0
 
 
 @dataclass
@@ -108,7 +67,7 @@ class Reader:
 
     def text(self, value: Value) -> str:
         """``value`` as an expression."""
-        return _print(self.polynomial(value))
+        return text_of(self.polynomial(value))
 
     def condition(self, value: Value) -> str:
         """A predicate as a condition: ``1024*ctaid.x + 4*(tid.x & 127) < n``."""
@@ -125,21 +84,19 @@ class Reader:
         polynomial = self.polynomial(value)
         bases = polynomial.bases(pointers)
         if not bases:
-            return _print(polynomial)
+            return text_of(polynomial)
         rest = Polynomial({m: c for m, c in polynomial.terms.items() if m not in bases})
         head = " + ".join(m[0] for m in bases)
         if not rest.terms:
             return head
         size = pointers[bases[0][0]]
-        content = _content(rest)
+        content = content_of(rest)
         if size is None or content % size:
             size = self.element_size(value, content)
-        inner = _divided(rest, size)
-        if size == 1 or inner.is_constant:
-            return _join([head, *_parts(rest)])
-        if len(inner.terms) == 1:
-            return _join([head, *_parts(rest)])
-        return f"{head} + {size}*({_print(inner)})"
+        inner = divide(rest, size)
+        if size == 1 or inner.is_constant or len(inner.terms) == 1:
+            return sum_text(head, rest)
+        return f"{head} + {size}*({text_of(inner)})"
 
     def element_size(self, value: Value, content: int) -> int:
         """The factor by which an index was scaled to bytes, if it divides ``content``; else 1.
@@ -157,18 +114,18 @@ class Reader:
         """``value`` as a polynomial of atoms."""
         for node in in_order([value], stop=self._polynomials):
             name = self.named.get(node)
-            found = self._of_node(node) if name is None else _atom(name)
-            length = sum(len(atom) for monomial in found.terms for atom in monomial)
-            self._polynomials[node] = found if length <= _LONGEST else _atom(TOO_LONG)
+            polynomial = self._of_node(node) if name is None else atom_of(name)
+            length = sum(len(atom) for monomial in polynomial.terms for atom in monomial)
+            self._polynomials[node] = polynomial if length <= _LONGEST else atom_of(TOO_LONG)
         return self._polynomials[value]
 
     def definition(self, value: Value) -> str:
         """What a value that has a name of its own stands for."""
         for node in in_order(value.args, stop=self._polynomials):
             self.polynomial(node)
-        text = _print(self._of_node(value))
+        text = text_of(self._of_node(value))
         inner = text[1:-1]
-        return inner if text[:1] == "(" and text[-1:] == ")" and _balanced(inner) else text
+        return inner if text[:1] == "(" and text[-1:] == ")" and balanced(inner) else text
 
     # ------------------------------------------------------------ nodes
 
@@ -180,29 +137,29 @@ class Reader:
         match node.op:
             case "const":
                 assert node.constant is not None
-                return _number(node.constant)
+                return constant_of(node.constant)
             case "param":
                 name, offset = node.payload
                 shown = self.names.get(name, name)
-                return _atom(shown if offset == 0 else f"{shown}[{offset}]")
+                return atom_of(shown if offset == 0 else f"{shown}[{offset}]")
             case "special" | "address":
-                return _atom(str(node.payload))
+                return atom_of(str(node.payload))
             case "iter":
-                return _atom(self.loops.get(node.payload, f"i{node.payload}"))
+                return atom_of(self.loops.get(node.payload, f"i{node.payload}"))
             case "unknown":
-                return _atom(f"<{node.payload[1]}>")
+                return atom_of(f"<{node.payload[1]}>")
             case "phi":
-                return _atom("<carried around a loop>")
+                return atom_of("<carried around a loop>")
             case "load":
                 return self._element(node)
             case "add":
-                return self._narrow(node, _sum(args[0], args[1]))
+                return self._narrow(node, add(args[0], args[1]))
             case "sub":
-                return self._narrow(node, _sum(args[0], args[1], -1))
+                return self._narrow(node, add(args[0], args[1], -1))
             case "mul":
                 return self._narrow(node, self._product(args[0], args[1]))
             case "shl" if number is not None:
-                return self._narrow(node, _scaled(args[0], 1 << number))
+                return self._narrow(node, scale(args[0], 1 << number))
             case "zext" | "sext":
                 if node.args[0].bits == 1:
                     return self._select(node.args[0], "1", "0")
@@ -211,7 +168,7 @@ class Reader:
                 dropped = self.bits.possible_ones(node.args[0]) >> node.bits
                 if not dropped or node.args[0].op in ("add", "sub", "mul", "shl", "param"):
                     return args[0]
-                return _atom(f"u{node.bits}({_print(args[0])})")
+                return atom_of(f"u{node.bits}({text_of(args[0])})")
             case "and" | "or" | "xor" if node.bits > 1:
                 return self._bitwise(node, args)
             case "shru" | "shrs" if number is not None:
@@ -219,34 +176,34 @@ class Reader:
             case "divu" | "divs":
                 return self._quotient(args[0], args[1])
             case "remu" | "rems":
-                return _atom(f"({_operand(args[0])} % {_operand(args[1])})")
+                return atom_of(f"({operand_text(args[0])} % {operand_text(args[1])})")
             case "select":
-                yes, no = (_print(a) for a in args[1:])
+                yes, no = (text_of(a) for a in args[1:])
                 return self._select(node.args[0], yes, no)
             case "mulhu" | "mulhs":
                 texts = [
-                    str(a.unsigned) if node.op == "mulhu" and a.op == "const" else _print(p)
+                    str(a.unsigned) if node.op == "mulhu" and a.op == "const" else text_of(p)
                     for a, p in zip(node.args, args, strict=True)
                 ]
-                return _atom(f"mulhi_{node.op[-1]}{node.bits}({', '.join(texts)})")
+                return atom_of(f"mulhi_{node.op[-1]}{node.bits}({', '.join(texts)})")
             case op if op in _FUNCTIONS:
-                return _atom(f"{_FUNCTIONS[op]}({', '.join(_print(a) for a in args)})")
+                return atom_of(f"{_FUNCTIONS[op]}({', '.join(text_of(a) for a in args)})")
             case "shl" | "shru" | "shrs":
                 sign = "<<" if node.op == "shl" else ">>"
-                return _atom(f"({_operand(args[0])} {sign} {_operand(args[1])})")
+                return atom_of(f"({operand_text(args[0])} {sign} {operand_text(args[1])})")
             case _:
-                return _atom(f"({self.condition(node)})")
+                return atom_of(f"({self.condition(node)})")
 
     def _element(self, node: Value) -> Polynomial:
         """An element of an array: ``index[ctaid.x]``."""
         array, size = array_of(node), node.bits // 8
         if array is None:
-            return _atom(f"<{node.payload.reason}>")
+            return atom_of(f"<{node.payload.reason}>")
         name = self.names.get(array, array)
-        index = _sum(self._polynomials[node.args[0]], _atom(name), -1)
-        if _content(index) % size:
-            return _atom(f"u{node.bits}({name} + {_print(index)})")
-        return _atom(f"{name}[{_print(_divided(index, size))}]")
+        index = add(self._polynomials[node.args[0]], atom_of(name), -1)
+        if content_of(index) % size:
+            return atom_of(f"u{node.bits}({name} + {text_of(index)})")
+        return atom_of(f"{name}[{text_of(divide(index, size))}]")
 
     def _narrow(self, node: Value, value: Polynomial) -> Polynomial:
         """Arithmetic of 8 and 16 bits wraps in practice: said unless it cannot.
@@ -257,22 +214,22 @@ class Reader:
             within = {m: (c + (1 << 31)) % (1 << 32) - (1 << 31) for m, c in value.terms.items()}
             return Polynomial({m: c for m, c in within.items() if c})
         if node.bits > 16 or node.op == "sub":
-            return value if node.bits > 16 else _atom(f"u{node.bits}({_print(value)})")
+            return value if node.bits > 16 else atom_of(f"u{node.bits}({text_of(value)})")
         most = [self.bits.possible_ones(a) for a in node.args]
         number = node.args[1].unsigned
         top = {"add": sum(most), "mul": most[0] * most[1]}.get(node.op, most[0] << (number or 0))
-        return value if top >> node.bits == 0 else _atom(f"u{node.bits}({_print(value)})")
+        return value if top >> node.bits == 0 else atom_of(f"u{node.bits}({text_of(value)})")
 
     def _select(self, condition: Value, yes: str, no: str) -> Polynomial:
-        return _atom(f"({yes} if {self.condition(condition)} else {no})")
+        return atom_of(f"({yes} if {self.condition(condition)} else {no})")
 
     def _product(self, left: Polynomial, right: Polynomial) -> Polynomial:
         if left.is_constant:
-            return _scaled(right, left.constant)
+            return scale(right, left.constant)
         if right.is_constant:
-            return _scaled(left, right.constant)
+            return scale(left, right.constant)
         if len(left.terms) * len(right.terms) > _MOST_PRODUCTS:
-            return _atom(f"({_print(left)})*({_print(right)})")
+            return atom_of(f"({text_of(left)})*({text_of(right)})")
         terms: dict[Monomial, int] = {}
         for m1, c1 in left.terms.items():
             for m2, c2 in right.terms.items():
@@ -285,17 +242,17 @@ class Reader:
         if node.op != "and" and not (
             self.bits.possible_ones(left) & self.bits.possible_ones(right)
         ):
-            return _sum(args[0], args[1])
+            return add(args[0], args[1])
         number = right.unsigned
         if node.op == "xor" and right.constant == -1:
-            return _sum(_number(-1), args[0], -1)
+            return add(constant_of(-1), args[0], -1)
         if node.op == "and" and number is not None:
             return self._mask(node, args[0], number)
         sign = {"and": "&", "or": "|", "xor": "^"}[node.op]
-        common = math.gcd(_content(args[0]), _content(args[1]))
+        common = math.gcd(content_of(args[0]), content_of(args[1]))
         factor = common & -common if common else 1
-        texts = [_operand(_divided(a, factor)) for a in args]
-        return _scaled(_atom(f"({texts[0]} {sign} {texts[1]})"), factor)
+        texts = [operand_text(divide(a, factor)) for a in args]
+        return scale(atom_of(f"({texts[0]} {sign} {texts[1]})"), factor)
 
     def _mask(self, node: Value, value: Polynomial, mask: int) -> Polynomial:
         """``value & mask``, written over what is masked once common factors are out.
@@ -306,41 +263,41 @@ class Reader:
         if self._any_launch.possible_ones(source) & ~mask == 0:
             return value
         if _is_spread_bit(source):  # 0 or all ones: the bit times the mask
-            return _scaled(value, -mask)
+            return scale(value, -mask)
         divided = _signed_division(source, self._polynomials)
         if divided is not None:
             dividend, shift = divided
             if mask == (1 << node.bits) - (1 << shift):  # drops the remainder
-                return _scaled(self._quotient(dividend, _number(1 << shift)), 1 << shift)
-        content = _content(value)
+                return scale(self._quotient(dividend, constant_of(1 << shift)), 1 << shift)
+        content = content_of(value)
         factor = min(content & -content, mask & -mask) if content else 1
-        inner = _divided(value, factor)
+        inner = divide(value, factor)
         shown = mask // factor
-        text = f"({_operand(inner)} & {_mask_text(shown, node.bits)})"
-        return _scaled(_atom(text), factor)
+        text = f"({operand_text(inner)} & {_mask_text(shown, node.bits)})"
+        return scale(atom_of(text), factor)
 
     def _shift_right(self, node: Value, value: Polynomial, amount: int) -> Polynomial:
         divided = _signed_division(node.args[0], self._polynomials) if node.op == "shrs" else None
         if divided is not None and divided[1] == amount:
-            return self._quotient(divided[0], _number(1 << amount))
+            return self._quotient(divided[0], constant_of(1 << amount))
         if _is_spread_bit(node):
             bit = node.bits - 1 - node.args[0].args[1].payload
             origin = self._polynomials[node.args[0].args[0]]
-            return _scaled(_atom(f"(({_operand(origin)} >> {bit}) & 1)"), -1)
+            return scale(atom_of(f"(({operand_text(origin)} >> {bit}) & 1)"), -1)
         inner = node.args[0]
         left = inner.args[1].unsigned if inner.op == "shl" else None
         if left is not None and self.bits.possible_ones(inner.args[0]) << left >> node.bits:
             return self._field(node, inner.args[0], left, amount)
-        if value.terms and _content(value) % (1 << amount) == 0:
-            return _divided(value, 1 << amount)
-        text = _operand(value)
+        if value.terms and content_of(value) % (1 << amount) == 0:
+            return divide(value, 1 << amount)
+        text = operand_text(value)
         if node.op == "shru" and inner.op in ("mulhs", "shrs"):  # may be negative
-            text = f"u{node.bits}({_print(value)})"
-        return _atom(f"({text} >> {amount})")
+            text = f"u{node.bits}({text_of(value)})"
+        return atom_of(f"({text} >> {amount})")
 
     def _field(self, node: Value, origin: Value, left: int, right: int) -> Polynomial:
         """``x << left >> right`` that drops upper bits: a field of x, signed for ``shrs``."""
-        text = _operand(self._polynomials[origin])
+        text = operand_text(self._polynomials[origin])
         if right >= left:
             text = f"({text} >> {right - left})" if right > left else text
         else:
@@ -348,21 +305,21 @@ class Reader:
         mask = (1 << (node.bits - right)) - 1
         field_text = f"({text} & {_mask_text(mask, node.bits)})"
         if node.op == "shru":
-            return _atom(field_text)
+            return atom_of(field_text)
         sign = (mask + 1) >> 1
-        return _sum(_atom(f"({field_text} ^ {sign})"), _number(-sign))
+        return add(atom_of(f"({field_text} ^ {sign})"), constant_of(-sign))
 
     def _quotient(self, dividend: Polynomial, divisor: Polynomial) -> Polynomial:
         number = divisor.constant if divisor.is_constant else 0
         if number > 1:
             if dividend.constant % number == number - 1 and not dividend.is_constant:
-                exact = _sum(dividend, _number(number - 1), -1)
-                if _content(exact) % number == 0:
-                    return _divided(exact, number)
-                return _atom(f"ceil({_operand(exact)}/{number})")
-            if dividend.terms and _content(dividend) % number == 0:
-                return _divided(dividend, number)
-        return _atom(f"({_operand(dividend)} // {_operand(divisor)})")
+                exact = add(dividend, constant_of(number - 1), -1)
+                if content_of(exact) % number == 0:
+                    return divide(exact, number)
+                return atom_of(f"ceil({operand_text(exact)}/{number})")
+            if dividend.terms and content_of(dividend) % number == 0:
+                return divide(dividend, number)
+        return atom_of(f"({operand_text(dividend)} // {operand_text(divisor)})")
 
     # ------------------------------------------------------------ conditions
 
@@ -390,13 +347,13 @@ class Reader:
         if value.op == "const":
             return "always" if bool(value.payload) != negated else "never"
         if value.op == "trunc":
-            text = f"{_operand(self.polynomial(value.args[0]))} & 1"
+            text = f"{operand_text(self.polynomial(value.args[0]))} & 1"
             return f"({text}) == 0" if negated else f"({text}) != 0"
         if value.op in ("eq", "ne", "xor"):  # of two predicates
             same = (value.op == "eq") != negated
             parts = [f"({self._condition(a, False)})" for a in value.args]
             return f"{parts[0]} {'==' if same else '!='} {parts[1]}"
-        text = _print(self.polynomial(value)) if value.op != "select" else self._chosen(value)
+        text = text_of(self.polynomial(value)) if value.op != "select" else self._chosen(value)
         return f"not {text}" if negated else text
 
     def _chosen(self, value: Value) -> str:
@@ -417,8 +374,8 @@ class Reader:
         if left.is_constant:
             left, right, sign = right, left, _FLIPPED[sign]
         if right.is_constant and sign in ("<", ">=") and right.constant == 1:
-            right, sign = _number(0), {"<": "<=", ">=": ">"}[sign]
-        return f"{_print(left)} {sign} {_print(right)}"
+            right, sign = constant_of(0), {"<": "<=", ">=": ">"}[sign]
+        return f"{text_of(left)} {sign} {text_of(right)}"
 
 
 def scale_of(node: Value) -> int | None:
@@ -464,14 +421,11 @@ def _signed_division(
     return None
 
 
-# ---------------------------------------------------------------- printing
-
-
 def _held(value: Polynomial, bits: int) -> Polynomial:
     """What a 32-bit register holds of a sum that surely wraps."""
     if bits != 32 or not any(m and abs(c) >= _WRAPS for m, c in value.terms.items()):
         return value
-    return _atom(f"u32({_print(value)})")
+    return atom_of(f"u32({text_of(value)})")
 
 
 def _as_signed(value: Polynomial) -> Polynomial:
@@ -479,9 +433,9 @@ def _as_signed(value: Polynomial) -> Polynomial:
     (monomial, *others) = value.terms or {(): 0}
     text = monomial[0] if monomial else ""
     inner = text[text.find("(") + 1 : -1]
-    if others or not re.match(r"u(8|16|32)\(", text) or not _balanced(inner):
+    if others or not re.match(r"u(8|16|32)\(", text) or not balanced(inner):
         return value
-    return _atom(f"s{text[1:]}")
+    return atom_of(f"s{text[1:]}")
 
 
 def _mask_text(mask: int, bits: int) -> str:
@@ -489,88 +443,3 @@ def _mask_text(mask: int, bits: int) -> str:
     if mask >> (bits - 1):
         return str(mask - (1 << bits))
     return str(mask) if mask < 4096 else hex(mask)
-
-
-def _rank(text: str) -> int:
-    """Order of terms: blocks, parameters, loops and others, threads, numbers."""
-    if "tid" in text.replace("ctaid", ""):
-        return 3
-    if "ctaid" in text:
-        return 0
-    return 1 if text else 4
-
-
-def _monomial(monomial: Monomial, coefficient: int) -> str:
-    factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not monomial else []
-    return "*".join([*factors, *monomial])
-
-
-def _parts(value: Polynomial) -> list[str]:
-    """Signed terms; those that share a named factor are gathered: ``stride*(a + b)``."""
-    left = dict(value.terms)
-    parts: list[tuple[int, str]] = []
-    names = {
-        atom: 0 for m in left if len(m) > 1 for atom in m if _NAME.match(atom) and _rank(atom) == 1
-    }
-    for name in names:
-        names[name] = sum(name in m for m in left)
-    for name in sorted(names, key=lambda n: (-names[n], n)):
-        group = {m: c for m, c in left.items() if name in m}
-        if len(group) < 2:
-            continue
-        inner: dict[Monomial, int] = {}
-        for monomial, coefficient in group.items():
-            rest = list(monomial)
-            rest.remove(name)
-            inner[tuple(rest)] = coefficient
-            del left[monomial]
-        content = _content(Polynomial(inner))
-        if all(c < 0 for c in inner.values()):
-            content = -content
-        body = _print(_divided(Polynomial(inner), content))
-        parts.append((_rank(body), _signed(content, f"{name}*({body})")))
-    for monomial, coefficient in left.items():
-        text = _monomial(monomial, coefficient)
-        rank = _rank("*".join(monomial))
-        parts.append((rank, text if coefficient > 0 else f"-{text}"))
-    return [text for _, text in sorted(parts, key=lambda p: p[0])]
-
-
-def _signed(factor: int, text: str) -> str:
-    scaled = text if abs(factor) == 1 else f"{abs(factor)}*{text}"
-    return scaled if factor > 0 else f"-{scaled}"
-
-
-def _join(parts: list[str]) -> str:
-    text = parts[0]
-    for part in parts[1:]:
-        text += f" - {part[1:]}" if part.startswith("-") else f" + {part}"
-    return text
-
-
-def _print(value: Polynomial) -> str:
-    parts = _parts(value)
-    positive = [p for p in parts if not p.startswith("-")]
-    if positive and parts[0].startswith("-"):  # do not begin with a minus sign if it can be helped
-        parts.remove(positive[0])
-        parts.insert(0, positive[0])
-    return _join(parts) if parts else "0"
-
-
-def _balanced(text: str) -> bool:
-    """Whether no parenthesis is closed in ``text`` that is not opened in it."""
-    open_ones = 0
-    for character in text:
-        open_ones += {"(": 1, ")": -1}.get(character, 0)
-        if open_ones < 0:
-            return False
-    return open_ones == 0
-
-
-def _operand(value: Polynomial) -> str:
-    """The text of an operand of ``&``, ``>>``, ``%``…: in parentheses unless it is one atom."""
-    text = _print(value)
-    single = len(value.terms) == 1 and next(iter(value.terms.values())) == 1
-    if value.is_constant or (single and len(next(iter(value.terms))) == 1):
-        return text
-    return f"({text})"

@@ -186,7 +186,7 @@ class _Follower:
     def run(self) -> Registers:
         """Go over the blocks once and fill `Registers`."""
         places = self._phi_blocks()
-        found: dict[int, Answer] = {}
+        answers: dict[int, Answer] = {}
         carried: list[tuple[Value, int, str]] = []
         for index in self.cfg.order:
             block = self.cfg.blocks[index]
@@ -201,7 +201,7 @@ class _Follower:
             for instruction in block.instructions:
                 request = self.wanted.get(id(instruction))
                 if request is not None:
-                    found[id(instruction)] = self._answer(index, request)
+                    answers[id(instruction)] = self._answer(index, request)
                 self._execute(index, instruction)
             branch = self.branches.get(index)
             if branch is not None:
@@ -217,7 +217,7 @@ class _Follower:
                 header, start, [self._leaving(latch, name) for latch in loop.latches]
             )  # fmt: skip
         unreachable = Answer(-1, (), None)
-        self.result.answers = [found.get(id(i), unreachable) for i in self.order]
+        self.result.answers = [answers.get(id(i), unreachable) for i in self.order]
         return self.result
 
     def _leaving(self, block: int, name: str) -> Value:

@@ -178,22 +178,24 @@ def _single_bit(pool: ValuePool, value: Value) -> Value:
     for node in in_order([value.args[0]]):
         number = node.args[1].unsigned if len(node.args) == 2 else None
         if node.op == "const":
-            found = pool.const(node.payload & mask, value.bits)
+            masked = pool.const(node.payload & mask, value.bits)
         elif node.op == "and" and number is not None:
-            found = done[node.args[0]] if number & mask else pool.const(0, value.bits)
+            masked = done[node.args[0]] if number & mask else pool.const(0, value.bits)
         elif node.op == "or" and number is not None:
-            found = value.args[1] if number & mask else done[node.args[0]]
+            masked = value.args[1] if number & mask else done[node.args[0]]
         elif node.op == "or":
-            found = pool.node("or", value.bits, *(done[a] for a in node.args))
+            masked = pool.node("or", value.bits, *(done[a] for a in node.args))
         elif (place := _flag(node)) is not None:
-            found = node if mask >> place & 1 else pool.const(0, value.bits)
+            masked = node if mask >> place & 1 else pool.const(0, value.bits)
         elif node.op == "select":
-            found = pool.node("select", value.bits, node.args[0], *(done[a] for a in node.args[1:]))
+            masked = pool.node(
+                "select", value.bits, node.args[0], *(done[a] for a in node.args[1:])
+            )
         elif node.bits == value.bits:
-            found = pool.node("and", value.bits, node, value.args[1])
+            masked = pool.node("and", value.bits, node, value.args[1])
         else:
-            found = node
-        done[node] = found
+            masked = node
+        done[node] = masked
     return done[value.args[0]]
 
 
@@ -332,11 +334,11 @@ _COMPARISONS = {
 def compare(context: SassContext) -> Results:
     """``ISETP.GE.U32.AND P, Q, a, b, R``: P is ``a >= b and R``, Q ``not a >= b and R``."""
     operands = context.instruction.operands
-    found = next((_COMPARISONS[p] for p in context.parts[1:] if p in _COMPARISONS), None)
+    comparison = next((_COMPARISONS[p] for p in context.parts[1:] if p in _COMPARISONS), None)
     bits = bits_of(context)
-    if found is None:
+    if comparison is None:
         raise NotModelled(f"{context.instruction.opcode} is not evaluated")
-    kind, swapped = found
+    kind, swapped = comparison
     left, right = (context.read(o, bits) for o in operands[2:4])
     if swapped:
         left, right = right, left

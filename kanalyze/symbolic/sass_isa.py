@@ -201,9 +201,9 @@ class SassIsa:
         for start, stem in ((self.layout.block, "ntid"), (self.layout.grid, "nctaid")):
             if offset in (start, start + 4, start + 8):
                 return self.pool.special(f"{stem}.{'xyz'[(offset - start) // 4]}")
-        found = self._parameter(offset, 32)
-        if found is not None:
-            return found
+        parameter = self._parameter(offset, 32)
+        if parameter is not None:
+            return parameter
         return self.pool.unknown(offset, f"the constant c[0x0][{offset:#x}]", bits)
 
     def _parameter(self, offset: int, bits: int) -> Value | None:
@@ -240,8 +240,8 @@ class SassIsa:
             wide = 64 if whole and bits == 64 else 32
             value = resize(self.pool, self._register(instruction, register, wide, lookup), bits)
             for suffix in register.suffixes:
-                if found := _SCALE.match(suffix):
-                    factor = self.pool.const(int(found[1]), bits)
+                if match := _SCALE.match(suffix):
+                    factor = self.pool.const(int(match[1]), bits)
                     value = self.pool.node("mul", bits, value, factor)
             total = self.pool.node("add", bits, value, total)
         return total
@@ -270,27 +270,27 @@ class SassIsa:
 
         units = self.webs.defined[instruction.address]
         reason = _reason(instruction)
-        found: dict[str, Value] = {}
+        by_unit: dict[str, Value] = {}
         transfer = TRANSFER.get(instruction.base)
         if transfer is not None:
             context = SassContext(self.pool, instruction, read, self._special, predicate_bits)
             try:
-                found = self._by_unit(instruction, transfer(context))
+                by_unit = self._by_unit(instruction, transfer(context))
             except NotModelled as error:
                 reason = str(error)
         elif instruction.address in self.webs.slots:
-            found = self._spilled(instruction, lookup)
+            by_unit = self._spilled(instruction, lookup)
         elif self._is_followed(instruction):
-            found = self._by_unit(instruction, self._load(instruction, reason, lookup))
+            by_unit = self._by_unit(instruction, self._load(instruction, reason, lookup))
         elif instruction.base == "R2P" and len(instruction.parts) == 1:
             value = read(instruction.operands[1], 32)
             for unit in units:
                 place = self.pool.const(int(unit.lstrip("UP")), 32)
                 moved = self.pool.node("shru", 32, value, place)
-                found[unit] = self.pool.node("trunc", 1, moved)
+                by_unit[unit] = self.pool.node("trunc", 1, moved)
         return [
-            found[unit]
-            if unit in found
+            by_unit[unit]
+            if unit in by_unit
             else self.pool.unknown((instruction.address, unit), reason, self.width(unit))
             for unit in units
         ]
@@ -326,18 +326,18 @@ class SassIsa:
         operand = instruction.operands[1 if instruction.base == "STL" else 0]
         if not isinstance(operand, Register):
             return {}
-        found: dict[str, Value] = {}
+        by_unit: dict[str, Value] = {}
         for index, slot in enumerate(slots):
             if operand.number is None:
-                found[slot] = self.pool.const(0, 32)
+                by_unit[slot] = self.pool.const(0, 32)
                 continue
             unit = f"R{operand.number + index}"
             source, target = (unit, slot) if instruction.base == "STL" else (slot, unit)
-            found[target] = lookup(self.webs.read(instruction, source), 32)
-        return found
+            by_unit[target] = lookup(self.webs.read(instruction, source), 32)
+        return by_unit
 
     def _by_unit(self, instruction: SassInstruction, results: Results) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        by_unit: dict[str, Value] = {}
         for place, given in results.items():
             operand = instruction.operands[place]
             assert isinstance(operand, Predicate | Register)
@@ -348,8 +348,8 @@ class SassIsa:
                 values = halves(self.pool, given)
             count = width(instruction, place) if isinstance(operand, Register) else 1
             for index, value in enumerate(values[:count]):
-                found[f"{operand.file}{operand.number + index}"] = value
-        return found
+                by_unit[f"{operand.file}{operand.number + index}"] = value
+        return by_unit
 
     def _special(self, name: str) -> Value:
         if name == "SRZ":

@@ -23,8 +23,8 @@ class ConstantLayout:
     @staticmethod
     def of(target: str | None) -> ConstantLayout:
         """The layout of an architecture: ``sm_90`` (None: an unknown one, taken to be sm_90)."""
-        found = re.search(r"\d+", target or "")
-        number = int(found[0]) if found else 90
+        digits = re.search(r"\d+", target or "")
+        number = int(digits[0]) if digits else 90
         if number >= 100:
             return ConstantLayout(0x360, 0x370, 0x380)
         return ConstantLayout(0x0, 0xC, 0x210 if number >= 90 else 0x160)
@@ -45,11 +45,11 @@ def parameter_places(
     """Where the parameters of a PTX function lie: in order, each aligned within the bank."""
     begin = ConstantLayout.of(target).parameters
     offset = 0
-    found = []
+    places = []
     for parameter in parameters:
         size = parameter.element_bytes * (parameter.elements or 1)
         align = max(parameter.align or 1, parameter.element_bytes)
         offset = -(-(begin + offset) // align) * align - begin
-        found.append(ConstantPlace(parameter.name, offset, size))
+        places.append(ConstantPlace(parameter.name, offset, size))
         offset += size
-    return tuple(found)
+    return tuple(places)

@@ -191,8 +191,8 @@ def _to_integer(context: SassContext) -> Results:
 
 def _carries(context: SassContext, operands: Sequence[Operand]) -> list[Value]:
     """Carries that come in: the predicates behind the sources (``!PT`` is none)."""
-    found = [context.read(o, 1) for o in operands if isinstance(o, Predicate)]
-    return [context.make("zext", 32, value) for value in found]
+    predicates = [context.read(o, 1) for o in operands if isinstance(o, Predicate)]
+    return [context.make("zext", 32, value) for value in predicates]
 
 
 def _wide(context: SassContext, operand: Operand) -> Value:
@@ -321,9 +321,9 @@ def _scaled_add(context: SassContext) -> Results:
     wide = context.make("add", 64, context.make("zext", 64, moved), _wide(context, numbers[1]))
     for carry in carries:
         wide = context.make("add", 64, wide, context.make("zext", 64, carry))
-    found = _with_carry(context, places, [b, moved, *carries], wide)
+    sums = _with_carry(context, places, [b, moved, *carries], wide)
     whole = _upper(context, [b, moved], carries)
-    return found if whole is None else {**found, places[0]: whole}
+    return sums if whole is None else {**sums, places[0]: whole}
 
 
 def _absolute(context: SassContext) -> Results:

@@ -77,10 +77,10 @@ class ValuePool:
 
     def _intern(self, op: str, bits: int, args: tuple[Value, ...], payload: Any) -> Value:
         key = (op, bits, payload, *(a.number for a in args))
-        found = self._table.get(key)
-        if found is None:
-            found = self._table[key] = Value(op, bits, args, payload, len(self._table))
-        return found
+        value = self._table.get(key)
+        if value is None:
+            value = self._table[key] = Value(op, bits, args, payload, len(self._table))
+        return value
 
     # ------------------------------------------------------------ leaves
 
@@ -261,16 +261,16 @@ def array_of(load: Value) -> str | None:
 def pointer_of(address: Value, arrays: Arrays) -> str | None:
     """The only pointer that an address depends on, other than through loaded numbers."""
     seen: set[Value] = set()
-    found: set[str] = set()
+    names: set[str] = set()
     pending = [address]
     while pending:
         node = pending.pop()
         if node.op == "param" and node.payload[0] in arrays.pointers:
-            found.add(node.payload[0])
+            names.add(node.payload[0])
         elif node.op != "load" and node not in seen:
             seen.add(node)
             pending += node.args
-    return found.pop() if len(found) == 1 else None
+    return names.pop() if len(names) == 1 else None
 
 
 # ---------------------------------------------------------------- evaluation

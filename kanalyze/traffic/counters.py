@@ -37,7 +37,7 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
     if isinstance(code, Unknown):
         values["instructions_executed"] = None
         unknown.append(UnknownField("counters.instructions_executed", code.reason))
-        shared = any(cost.access.row.space == "shared" for cost in totals.costs)
+        shared = any(transfer.access.row.space == "shared" for transfer in totals.transactions)
         said = "shared accesses are those of the PTX; the assembler may drop or merge some"
         return ExactCounters(values, tuple(unknown), (said,) if shared else ())
     executed = {

@@ -76,7 +76,7 @@ def check(launched: KernelLaunch) -> None:
             [p.name for p in launched.cfg.function.parameters], launched.launch.params, strict=False
         )
     )
-    for access in launched.found.accesses:
+    for access in launched.addresses.accesses:
         name = pointer_of(access.address, arrays)
         param = params.get(name) if name is not None else None
         data = param.data if param is not None else None
@@ -126,7 +126,7 @@ def _drawn(launched: KernelLaunch, access: AccessValue) -> tuple[bool, bool]:
     values += [access.condition] if access.condition is not None else []
     for loop in launched.cfg.loops:
         if access.block in loop.body:
-            trip = launched.found.solved.trips[loop.header]
+            trip = launched.addresses.solved.trips[loop.header]
             values += [launched.executed[loop.header]]
             values += [v for v in (trip.count, trip.goes_on) if v is not None]
     when, where = (
@@ -139,7 +139,7 @@ def _drawn(launched: KernelLaunch, access: AccessValue) -> tuple[bool, bool]:
 def concerned(launched: KernelLaunch) -> set[str]:
     """The counters that depend on elements that are drawn."""
     names: set[str] = set()
-    for access in launched.found.accesses:
+    for access in launched.addresses.accesses:
         when, where = _drawn(launched, access)
         spaces = ("global", "shared") if access.row.space == "generic" else (access.row.space,)
         stems = [f"{s}_{kind}" for s in spaces for kind in _COUNTERS.get(access.row.kind, ())]

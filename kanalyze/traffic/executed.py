@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.errors import Unknown
 from kanalyze.kernel.sources import SourceLines
@@ -25,7 +25,7 @@ _SPILLS = ("load", "store")
 
 
 def bytes_by_space(
-    launched: KernelLaunch, costs: Iterable[Cost], unread: str | None
+    launched: KernelLaunch, transfers: Iterable[AccessTransactions], unread: str | None
 ) -> tuple[Bytes, list[UnknownField]]:
     """Bytes that threads move, by state space and kind: executions by a thread times their width.
 
@@ -34,17 +34,17 @@ def bytes_by_space(
 
     Args:
         launched: the kernel in its launch.
-        costs: its accesses, with the counts where they are known.
+        transfers: its accesses, with the counts where they are known.
         unread: why sums over the kernel cannot be told, where a part of it could not be read.
     """
     total: Bytes = {}
     reasons: dict[str, str] = {}
-    for cost in costs:
-        row = cost.access.row
+    for transfer in transfers:
+        row = transfer.access.row
         if row.kind == "prefetch":
             continue
         kinds = total.setdefault(row.space, {})
-        moved = Unknown(unread) if unread else _moved(launched, cost)
+        moved = Unknown(unread) if unread else _moved(launched, transfer)
         if isinstance(moved, Unknown):
             reasons.setdefault(f"bytes_by_space.{row.space}.{row.kind}", moved.reason)
             kinds[row.kind] = None
@@ -54,13 +54,15 @@ def bytes_by_space(
     return total, [UnknownField(field, reason) for field, reason in reasons.items()]
 
 
-def _moved(launched: KernelLaunch, cost: Cost) -> int | Unknown:
-    size = cost.access.row.bytes_per_thread or cost.moved
+def _moved(launched: KernelLaunch, transfer: AccessTransactions) -> int | Unknown:
+    size = transfer.access.row.bytes_per_thread or transfer.moved
     if size is None:
-        return Unknown(f"line {cost.access.instruction.pos.line}: how much is moved is not known")
-    if cost.counted is not None:
-        return cost.counted.threads * size
-    threads = _threads(launched, cost.access)
+        return Unknown(
+            f"line {transfer.access.instruction.pos.line}: how much is moved is not known"
+        )
+    if transfer.counted is not None:
+        return transfer.counted.threads * size
+    threads = _threads(launched, transfer.access)
     return threads * size if isinstance(threads, int) else threads
 
 
@@ -144,7 +146,7 @@ def branch_counts(launched: KernelLaunch, lines: SourceLines) -> tuple[doc.Branc
         launched: the kernel in its launch.
         lines: its source lines.
     """
-    branches = model.branches(launched.cfg, launched.found.solved, launched.launch.block)
+    branches = model.branches(launched.cfg, launched.addresses.solved, launched.launch.block)
     return tuple(_branch(launched, branch, lines) for branch in branches)
 
 

@@ -15,10 +15,10 @@ def access_counts(
     rows = []
     unknown = []
     described = totals.description.kernel.accesses
-    for index, (cost, access) in enumerate(zip(totals.costs, described, strict=True)):
-        counted = cost.counted
-        if cost.reason is not None:
-            unknown.append(UnknownField(f"accesses[{index}].requests", cost.reason))
+    for index, (transfer, access) in enumerate(zip(totals.transactions, described, strict=True)):
+        counted = transfer.counted
+        if transfer.reason is not None:
+            unknown.append(UnknownField(f"accesses[{index}].requests", transfer.reason))
         rows.append(
             doc.AccessCounts(
                 line=access.line,
@@ -28,19 +28,19 @@ def access_counts(
                 pointer=access.pointer,
                 address=access.address,
                 condition=access.condition_source or access.condition,
-                pattern=totals.pattern(cost, access.pattern),
-                bytes_per_thread=access.bytes_per_thread or cost.moved,
+                pattern=totals.pattern(transfer, access.pattern),
+                bytes_per_thread=access.bytes_per_thread or transfer.moved,
                 requests=counted.requests if counted else None,
                 threads=counted.threads if counted else None,
                 unit="wavefronts" if access.space == "shared" else "sectors",
-                cost=counted.cost if counted else None,
-                ideal_cost=ideal(cost) if counted else None,
-                worst=max(counted.by_cost, default=0) if counted else None,
-                reason=cost.reason,
+                cost=counted.transactions if counted else None,
+                ideal_cost=ideal(transfer) if counted else None,
+                worst=max(counted.by_transactions, default=0) if counted else None,
+                reason=transfer.reason,
                 loop_depth=access.loop_depth,
                 stage=access.stage,
                 source=access.source,
-                source_text=lines.text(cost.access.instruction),
+                source_text=lines.text(transfer.access.instruction),
             )
         )
     return tuple(rows), unknown

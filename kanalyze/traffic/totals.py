@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from kanalyze.counting.ptx_launch import Cost, KernelLaunch
+from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.counting.reuse import shared
 from kanalyze.errors import Unknown
 from kanalyze.kernel.describe import Description
-from kanalyze.models import banks, coalescing, lanes
+from kanalyze.models import banks, coalescing, warp_patterns
 from kanalyze.models.flops import Flops, descriptor_of, flops, tcgen05_flops
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
+from kanalyze.models.layouts import Layout, best, candidates, lane_stride, widest
 from kanalyze.models.tensor import operand_type
 from kanalyze.models.warps import Counted, count
 from kanalyze.ptx import instructions as table
@@ -62,7 +62,9 @@ class LaunchTotals:
         self.description = description
         self.launched = launched
         self.unread = unread
-        self.costs = [launched.cost(access) for access in description.addresses.accesses]
+        self.transactions = [
+            launched.transactions(access) for access in description.addresses.accesses
+        ]
         code = [i for block in description.cfg.blocks for i in block.instructions]
         self.read = {name for instruction in code for name in table.uses(instruction)}
         self.definitions: dict[str, list[ir.Instruction]] = defaultdict(list)
@@ -74,32 +76,39 @@ class LaunchTotals:
 
     def counters(self) -> tuple[dict[str, int | None], list[UnknownField]]:
         """Requests, sectors and wavefronts by kind, under the names of the JSON."""
-        groups: dict[str, list[Cost]] = {}
+        groups: dict[str, list[AccessTransactions]] = {}
         for name in ("global_load", "global_store", "global_atomic", "global_reduction"):
             groups[name] = []
-        shared: dict[str, list[Cost]] = {"shared_load": [], "shared_store": []}
-        bulk: dict[str, list[Cost]] = {name: [] for name in _BULK.values()}
-        for cost in self.costs:
-            row = cost.access.row
-            if is_bulk(cost.access.instruction, row):
-                bulk[_BULK[row.kind]].append(cost)
+        shared: dict[str, list[AccessTransactions]] = {"shared_load": [], "shared_store": []}
+        bulk: dict[str, list[AccessTransactions]] = {name: [] for name in _BULK.values()}
+        for transfer in self.transactions:
+            row = transfer.access.row
+            if is_bulk(transfer.access.instruction, row):
+                bulk[_BULK[row.kind]].append(transfer)
                 continue
-            counter = _COUNTERS.get((row.space, self._kind(cost)))
+            counter = _COUNTERS.get((row.space, self._kind(transfer)))
             if counter is not None:
-                groups[counter].append(cost)
+                groups[counter].append(transfer)
             elif row.space == "shared" and row.kind in ("load", "store"):
-                shared[f"shared_{row.kind}"].append(cost)
+                shared[f"shared_{row.kind}"].append(transfer)
             elif row.space == "generic":
                 for other in ("global_load", "global_store"):
-                    groups[other].append(cost)
-        copies = [self.launched.cost(copy) for copy in self.description.addresses.map_copies]
+                    groups[other].append(transfer)
+        copies = [
+            self.launched.transactions(copy) for copy in self.description.addresses.map_copies
+        ]
         groups["global_atomic"] += copies
         sums: dict[str, int | Unknown] = {}
         for name, group in groups.items():
             sums[f"{name}_requests"] = self._total(group, "requests")
-            sums[f"{name}_sectors"] = self._total(group, "cost")
-        sums |= {f"{name}_sectors": self._total(group, "cost") for name, group in bulk.items()}
-        sums |= {f"{name}_wavefronts": self._total(group, "cost") for name, group in shared.items()}
+            sums[f"{name}_sectors"] = self._total(group, "transactions")
+        sums |= {
+            f"{name}_sectors": self._total(group, "transactions") for name, group in bulk.items()
+        }
+        sums |= {
+            f"{name}_wavefronts": self._total(group, "transactions")
+            for name, group in shared.items()
+        }
         return (
             {name: None if isinstance(total, Unknown) else total for name, total in sums.items()},
             [
@@ -109,28 +118,29 @@ class LaunchTotals:
             ],
         )
 
-    def _of_operation(self, operation: str) -> list[tuple[Cost, str | None]]:
+    def _of_operation(self, operation: str) -> list[tuple[AccessTransactions, str | None]]:
         """The accesses of an operation on global memory, with the pointers they go through."""
         rows = self.description.kernel.accesses
         return [
-            (cost, row.pointer)
-            for cost, row in zip(self.costs, rows, strict=True)
-            if _COUNTERS.get((cost.access.row.space, self._kind(cost))) == f"global_{operation}"
+            (transfer, row.pointer)
+            for transfer, row in zip(self.transactions, rows, strict=True)
+            if _COUNTERS.get((transfer.access.row.space, self._kind(transfer)))
+            == f"global_{operation}"
         ]
 
     def widths(self, operation: str) -> Counter[int | None]:
         """How many instructions of an operation on global memory there are, by bytes a thread."""
-        costs = self._of_operation(operation)
-        return Counter(cost.access.row.bytes_per_thread for cost, _ in costs)
+        accesses = self._of_operation(operation)
+        return Counter(transfer.access.row.bytes_per_thread for transfer, _ in accesses)
 
     def may_merge(self, operation: str) -> bool:
         """Whether two accesses of one block go through one pointer, or through an unknown one."""
-        places = [(cost.access.block, pointer) for cost, pointer in self._of_operation(operation)]
+        places = [(t.access.block, pointer) for t, pointer in self._of_operation(operation)]
         return len(set(places)) < len(places) or any(pointer is None for _, pointer in places)
 
-    def _kind(self, cost: Cost) -> str:
+    def _kind(self, transfer: AccessTransactions) -> str:
         """A relaxed atomic whose result nobody reads: the assembler makes it a reduction."""
-        instruction, kind = cost.access.instruction, cost.access.row.kind
+        instruction, kind = transfer.access.instruction, transfer.access.row.kind
         ordered = {"acq_rel", "acquire", "release", "cas", "exch"}
         if kind == "atomic" and not ordered & set(instruction.parts):
             written = set(table.definitions(instruction))
@@ -138,47 +148,48 @@ class LaunchTotals:
                 return "reduction"
         return kind
 
-    def _total(self, group: list[Cost], part: str) -> int | Unknown:
+    def _total(self, group: list[AccessTransactions], part: str) -> int | Unknown:
         """The sum over some accesses; the reason where it is not known."""
-        reasons = [cost.reason for cost in group if cost.reason is not None]
+        reasons = [transfer.reason for transfer in group if transfer.reason is not None]
         if self.unread is not None:
             return Unknown(self.unread)
         if reasons:
             where = f"{len(reasons)} of {len(group)} accesses are not counted"
             return Unknown(f"{where}: {reasons[0]}")
-        return sum(int(getattr(cost.counted, part)) for cost in group)
+        return sum(int(getattr(transfer.counted, part)) for transfer in group)
 
     # ------------------------------------------------------------ patterns
 
-    def pattern(self, cost: Cost, words: str | None) -> str | None:
+    def pattern(self, transfer: AccessTransactions, words: str | None) -> str | None:
         """How the lanes lie, and where contiguous ones begin if that costs sectors."""
-        counted = cost.counted
-        apart = counted is not None and counted.cost > (ideal(cost) or 0)
-        words = words or self._lie(cost)
-        if words is None or not words.startswith("contiguous") or not apart:
+        counted = transfer.counted
+        excess = counted is not None and counted.transactions > (ideal(transfer) or 0)
+        words = words or self._lie(transfer)
+        if words is None or not words.startswith("contiguous") or not excess:
             return words
-        if cost.access.row.space != "global":
+        if transfer.access.row.space != "global":
             return words
-        begins = count(coalescing.BEGINS, *self.launched.place(cost.access)).by_cost
+        begins = count(coalescing.BEGINS, *self.launched.place(transfer.access)).by_transactions
         inside = [at for at in begins if at]
         if len(begins) == len(inside) == 1:
             return f"{words}, misaligned by {inside[0]} B"
         share = sum(begins[at] for at in inside) / sum(begins.values())
         return f"{words}, misaligned in {100 * share:.3g} % of requests" if share else words
 
-    def _lie(self, cost: Cost) -> str | None:
+    def _lie(self, transfer: AccessTransactions) -> str | None:
         """How the lanes lie in blocks as long as the launch's, where the PTX does not say that."""
-        access, size = cost.access, cost.access.row.bytes_per_thread
+        access, size = transfer.access, transfer.access.row.bytes_per_thread
         plain = access.instruction.base not in ("ldmatrix", "stmatrix")
         if size is None or not plain or access.row.space not in ("global", "shared"):
             return None
-        offsets = self.lane_offsets(cost)
-        return lanes.warp_pattern(offsets, size).words if offsets is not None else None
+        offsets = self.lane_offsets(transfer)
+        return warp_patterns.warp_pattern(offsets, size).words if offsets is not None else None
 
-    def lane_offsets(self, cost: Cost) -> tuple[int, ...] | None:
-        """Where the lanes of the first warp point; see `kanalyze.models.lanes`."""
+    def lane_offsets(self, transfer: AccessTransactions) -> tuple[int, ...] | None:
+        """Where the lanes of the first warp point; see `kanalyze.models.warp_patterns`."""
         given = {name: value for (name, _), value in self.launched.params.items()}
-        return lanes.lane_offsets(cost.access.address, self.launched.launch.block, given)
+        address = transfer.access.address
+        return warp_patterns.lane_offsets(address, self.launched.launch.block, given)
 
     # ------------------------------------------------------------ layouts
 
@@ -192,36 +203,38 @@ class LaunchTotals:
     @cached_property
     def better_layouts(self) -> tuple[Better, ...]:
         """The same, with the accesses."""
-        by_variable: dict[str, list[Cost]] = defaultdict(list)
-        for cost, access in zip(self.costs, self.description.kernel.accesses, strict=True):
+        by_variable: dict[str, list[AccessTransactions]] = defaultdict(list)
+        for transfer, access in zip(
+            self.transactions, self.description.kernel.accesses, strict=True
+        ):
             if access.space == "shared" and access.pointer is not None:
-                by_variable[access.pointer].append(cost)
-        found = []
+                by_variable[access.pointer].append(transfer)
+        layouts = []
         for variable, group in by_variable.items():
             counted = [c for c in group if c.counted is not None]
             ideals = [ideal(c) for c in counted]
-            now = sum(c.counted.cost for c in counted if c.counted is not None)
+            now = sum(c.counted.transactions for c in counted if c.counted is not None)
             if len(counted) < len(group) or None in ideals or now <= sum(i or 0 for i in ideals):
                 continue
-            offsets = [self.lane_offsets(cost) for cost in counted]
+            offsets = [self.lane_offsets(transfer) for transfer in counted]
             tried = candidates(
                 widest([c.access.row.bytes_per_thread or 4 for c in counted]),
-                [lanes_apart(lie) for lie in offsets if lie is not None],
-                self.launched.addresses.get(variable, 0),
+                [lane_stride(lie) for lie in offsets if lie is not None],
+                self.launched.shared_places.get(variable, 0),
             )
             better = best(now, tried, partial(self.with_layout, counted))
             if better is not None:
-                found.append(Better(variable, *better, now))
-        return tuple(found)
+                layouts.append(Better(variable, *better, now))
+        return tuple(layouts)
 
-    def with_layout(self, group: list[Cost], layout: Layout) -> int | None:
+    def with_layout(self, group: list[AccessTransactions], layout: Layout) -> int | None:
         """Wavefronts of all accesses of a shared array with another layout."""
         total = 0
-        for cost in group:
-            counted = self.launched.cost(cost.access, layout).counted
+        for transfer in group:
+            counted = self.launched.transactions(transfer.access, layout).counted
             if counted is None:
                 return None
-            total += counted.cost
+            total += counted.transactions
         return total
 
     # ------------------------------------------------------------ bytes
@@ -248,13 +261,13 @@ class LaunchTotals:
             reasons: list[str] = []
             amounts = {kind: self._distinct(indices, reasons) for kind, indices in kinds_of.items()}
             sharing = {
-                kind: shared(self.launched, [self.costs[i] for i in indices])
+                kind: shared(self.launched, [self.transactions[i] for i in indices])
                 for kind, indices in kinds_of.items()
                 if amounts[kind]
             }
-            said = [found.reason for found in sharing.values() if isinstance(found, Unknown)]
+            said = [amount.reason for amount in sharing.values() if isinstance(amount, Unknown)]
             read, write = (
-                None if isinstance(found := sharing.get(kind), Unknown) else found
+                None if isinstance(amount := sharing.get(kind), Unknown) else amount
                 for kind in ("read", "write")
             )
             rows.append(
@@ -368,21 +381,23 @@ class LaunchTotals:
         return self._constant(made[0].operands[-1])
 
 
-def ideal(cost: Cost) -> int | None:
+def ideal(transfer: AccessTransactions) -> int | None:
     """What the same lanes would cost if they lay contiguously, if that is less."""
-    counted, row = cost.counted, cost.access.row
-    if cost.ideal is not None:
-        return cost.ideal
+    counted, row = transfer.counted, transfer.access.row
+    if transfer.ideal is not None:
+        return transfer.ideal
     if counted is None or row.bytes_per_thread is None:
         return None
     if row.space == "shared":
-        matrices = row.vector if cost.access.instruction.base in ("ldmatrix", "stmatrix") else None
-        apart = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
-        return min(counted.cost, apart)
+        matrices = (
+            row.vector if transfer.access.instruction.base in ("ldmatrix", "stmatrix") else None
+        )
+        conflict_free = counted.requests * banks.ideal(row.kind, row.bytes_per_thread, matrices)
+        return min(counted.transactions, conflict_free)
     return ideal_sectors(counted, row.bytes_per_thread)
 
 
 def ideal_sectors(counted: Counted, bytes_per_thread: int) -> int:
     """Sectors that the same lanes would touch if they lay contiguously, if those are fewer."""
     moved = counted.threads * bytes_per_thread
-    return min(counted.cost, max(counted.requests, -(-moved // coalescing.SECTOR)))
+    return min(counted.transactions, max(counted.requests, -(-moved // coalescing.SECTOR)))

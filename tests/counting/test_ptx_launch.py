@@ -133,7 +133,7 @@ def test_counts_equal_those_of_the_trace(case: Any, shift: int) -> None:
     for access in found.accesses:
         if rule_of(access) is None:
             continue
-        cost = launched.cost(access)
+        cost = launched.transactions(access)
         assert cost.counted is not None, cost.reason
         warps = [w for r in by_line[access.instruction.pos.line] for w in lanes_of(r)]
         executed = [(where, on) for where, on in warps if on.any()]
@@ -143,7 +143,7 @@ def test_counts_equal_those_of_the_trace(case: Any, shift: int) -> None:
             expected = sum(len({int(a) // 32 for a in where[on]}) for where, on in executed)
         else:
             expected = sum(wavefronts(access, where, on) for where, on in executed)
-        assert cost.counted.cost == expected, access.instruction.opcode
+        assert cost.counted.transactions == expected, access.instruction.opcode
         if access.row.space == "global":
             low, high = launched.span(access)
             footprint = Footprint.over(low, high + 16)
@@ -178,9 +178,9 @@ def test_a_launch_of_many_blocks_costs_what_its_classes_cost() -> None:
     launched = KernelLaunch(cfg, found, {}, launch)
     blocks, warps = math.prod(launch.grid), launch.block[0] // 32
     for access in found.accesses:
-        counted = launched.cost(access).counted
+        counted = launched.transactions(access).counted
         assert counted is not None
-        assert (counted.requests, counted.cost) == (blocks * warps, blocks * warps * 16)
+        assert (counted.requests, counted.transactions) == (blocks * warps, blocks * warps * 16)
 
 
 def launch_of_example(compiled: Compiled) -> Launch:

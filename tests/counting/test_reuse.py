@@ -10,7 +10,7 @@ import pytest
 
 from kanalyze import estimate, parse_ptx
 from kanalyze.launch.record import Launch, LaunchParam
-from kanalyze.models import boxes, by_block, reuse
+from kanalyze.models import block_accesses, boxes, reuse
 from kanalyze.models.boxes import SectorRun
 from kanalyze.models.footprint import Footprint
 from kanalyze.render.traffic_text import render
@@ -188,7 +188,7 @@ from tests.counting.test_ptx_launch import CASES, PLACES, compiled_of, launch_of
 def test_sharing_equals_that_of_the_trace(
     case: Any, shift: int, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_block, "_MOST_LANES", 1 << 22 if listed else 0)
+    monkeypatch.setattr(block_accesses, "_MOST_LANES", 1 << 22 if listed else 0)
     monkeypatch.setattr(reuse, "_MOST_CLASSES", 0 if listed else 1 << 9)
     compiled = compiled_of(case)
     launch, values = launch_of(compiled, shift)

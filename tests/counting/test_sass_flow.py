@@ -141,8 +141,8 @@ def built(name: str, arch: str) -> tuple[str, str]:
 def launched(name: str, arch: str, n: int, m: int) -> SassKernelLaunch:
     text, listing = built(name, arch)
     module = parse_sass(listing)
-    values = (("out", 1 << 40), ("n", n), ("m", m))
-    params = tuple(LaunchParam(key, "i32", value) for key, value in values)
+    values = (("out", "*i32", 1 << 40), ("n", "i32", n), ("m", "i32", m))
+    params = tuple(LaunchParam(*value) for value in values)
     launch = Launch("k", (GRID, 1, 1), (BLOCK, 1, 1), params)
     (entry,) = parse_ptx(text).entries
     return SassKernelLaunch(build(module.functions[0]), module, entry.parameters, launch)
@@ -232,7 +232,8 @@ def test_what_depends_on_data_is_unknown_and_the_rest_is_not(arch: str) -> None:
     )
     text = PTX.format(arch=arch, block=BLOCK, body=body)
     module = parse_sass(tools.disassemble(tools.assemble(text, arch).cubin))
-    params = tuple(LaunchParam(key, "i32", 1 << 40) for key in ("out", "n", "m"))
+    values = (("out", "*i32", 1 << 40), ("n", "i32", 9), ("m", "i32", 9))
+    params = tuple(LaunchParam(*value) for value in values)
     launch = Launch("k", (GRID, 1, 1), (BLOCK, 1, 1), params)
     (entry,) = parse_ptx(text).entries
     found = SassKernelLaunch(build(module.functions[0]), module, entry.parameters, launch)

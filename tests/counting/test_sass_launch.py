@@ -211,8 +211,8 @@ def test_accesses_are_executed_as_often_as_those_of_the_ptx(number: int, arch: s
             continue
         kind = {"asynchronous copy": "async_copy"}.get(category, category.split()[-1])
         costs = [
-            above.cost(a)
-            for a in above.found.accesses
+            above.transactions(a)
+            for a in above.addresses.accesses
             if a.row.kind == kind and a.row.space == "global"
         ]
         assert all(cost.counted is not None for cost in costs)
@@ -238,11 +238,11 @@ def test_wavefronts_equal_those_of_the_ptx(number: int, arch: str) -> None:
         if not all(row.equal for row in rows if row.category in names):
             continue
         costs = [
-            above.cost(a)
-            for a in above.found.accesses
+            above.transactions(a)
+            for a in above.addresses.accesses
             if a.row.kind == kind and a.row.space == "shared"
         ]
-        known = [cost.counted.cost for cost in costs if cost.counted is not None]
+        known = [cost.counted.transactions for cost in costs if cost.counted is not None]
         if len(known) == len(costs):
             assert total.value is not None, total.reason
             assert total.value <= sum(known)

@@ -13,7 +13,7 @@ import kanalyze
 from kanalyze.cli.app import cli
 from kanalyze.findings import hint_removal
 from kanalyze.launch.record import Launch, LaunchParam
-from kanalyze.models import apart
+from kanalyze.models import lane_strides
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.results.kernel import Finding, Kernel
 
@@ -488,14 +488,16 @@ def test_the_alignment_that_a_pointer_needs_is_said(source: Path) -> None:
 # ------------------------------------------------------------------ how far lanes are apart
 
 
-def stride_of(body: str, threads: tuple[int, int, int] = (128, 1, 1)) -> apart.Form | None:
+def stride_of(
+    body: str, threads: tuple[int, int, int] = (128, 1, 1)
+) -> lane_strides.AffineForm | None:
     module = parse_ptx(HEAD + body + "  ret;\n}\n")
     from kanalyze.ptx.cfg import build
     from kanalyze.symbolic import accesses
 
     (function,) = module.entries
     first = accesses.find(build(function), {}).accesses[0]
-    lanes = apart.of_lanes(first.address, threads)
+    lanes = lane_strides.of_lanes(first.address, threads)
     return None if lanes is None else lanes.stride
 
 
@@ -504,11 +506,11 @@ BY_N = "  ld.param.u32 %r3, [n];\n  mul.lo.s32 %r4, %r1, %r3;\n  mul.wide.s32 %r
 
 
 def test_a_stride_is_a_sum_of_arguments() -> None:
-    assert stride_of("  mul.wide.u32 %rd5, %r1, 12;\n" + LOAD) == apart.Form(12)
+    assert stride_of("  mul.wide.u32 %rd5, %r1, 12;\n" + LOAD) == lane_strides.AffineForm(12)
     form = stride_of(BY_N + LOAD)
-    assert form == apart.Form(0, {"n": 4})
-    assert form.at({"n": 5}) == 20
-    assert form.at({}) is None
+    assert form == lane_strides.AffineForm(0, {"n": 4})
+    assert form.evaluate({"n": 5}) == 20
+    assert form.evaluate({}) is None
 
 
 def test_a_stride_that_is_not_linear_is_none() -> None:
@@ -520,7 +522,7 @@ def test_the_stride_is_the_most_frequent_step() -> None:
     """Rows of 8 lanes: seven steps of 4 bytes, then one to the next row."""
     rows = "  shr.u32 %r4, %r1, 3;\n  and.b32 %r5, %r1, 7;\n  mul.lo.s32 %r6, %r4, 1000;\n"
     rows += "  add.s32 %r7, %r6, %r5;\n  mul.wide.u32 %rd5, %r7, 4;\n"
-    assert stride_of(rows + LOAD) == apart.Form(4)
+    assert stride_of(rows + LOAD) == lane_strides.AffineForm(4)
 
 
 def launch(name: str = "k", grid: int = 64, n: int = 0) -> Launch:

@@ -47,7 +47,7 @@ def rule_of(op: str, width: int) -> CountingRule:
         case "ldg" | "stg":
             return coalescing.SECTORS
         case _:
-            return coalescing.TURNS
+            return coalescing.SERIALIZATION
 
 
 def costs_of(op: str, width: int) -> tuple[list[int], list[int]]:
@@ -58,9 +58,9 @@ def costs_of(op: str, width: int) -> tuple[list[int], list[int]]:
     masks = np.array([int(row["mask"], 16) for row in rows])
     lanes = (masks[:, None] >> np.arange(32) & 1).astype(bool)
     rule = rule_of(op, width)
-    computed: list[int] = rule.cost(addresses, lanes).tolist()
+    computed: list[int] = rule.transactions(addresses, lanes).tolist()
     for shift in (rule.period, 5 * rule.period):
-        assert rule.cost(addresses + shift, lanes).tolist() == computed
+        assert rule.transactions(addresses + shift, lanes).tolist() == computed
     assert {int(row["requests"]) for row in rows} == {1}
     return computed, [int(row["cost"]) for row in rows]
 

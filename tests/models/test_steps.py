@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanalyze.models import by_block, reuse
-from kanalyze.models.by_block import Placed
+from kanalyze.models import block_accesses, reuse
+from kanalyze.models.block_accesses import Placed
 from kanalyze.models.coalescing import SECTORS
 from kanalyze.models.warps import CountingRule, Occurrences, classes, count
 from kanalyze.symbolic import parts
@@ -138,8 +138,8 @@ def test_counts_equal_brute_force(
     found = count(SECTORS, *case)
     assert found.requests == len(executed)
     assert found.threads == active.sum()
-    by_cost = Counter(len(np.unique(where // 32)) for where in executed)
-    assert found.by_cost == by_cost
+    by_transactions = Counter(len(np.unique(where // 32)) for where in executed)
+    assert found.by_transactions == by_transactions
     executions = count(RULES["executed"], *case)
     assert (executions.requests, executions.threads) == (len(executed), active.sum())
 
@@ -158,14 +158,14 @@ def test_reuse_equals_brute_force(
     seed: int, shape: tuple[int, ...], long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "LONG", long)
-    monkeypatch.setattr(by_block, "_MOST_LANES", 0)
+    monkeypatch.setattr(block_accesses, "_MOST_LANES", 0)
     cases = [placed(7 * seed + i, shape) for i in range(1 + seed % 3)]
     sectors: list[set[int]] = [set() for _ in range(shape[BLOCK])]
     for case in cases:
         address, active = spread_out(case)
         for block, (where, on) in enumerate(zip(address, active, strict=True)):
             sectors[block] |= set((where[on] // 32).tolist())
-    found = reuse.reuse([by_block.Plain(*case) for case in cases])
+    found = reuse.reuse([block_accesses.Plain(*case) for case in cases])
     blocks = Counter(itertools.chain.from_iterable(sectors))
     assert found.by_blocks == Counter(blocks.values())
     assert found.by_sectors == Counter(len(s) for s in sectors if s)

@@ -17,9 +17,10 @@ import pytest
 from kanalyze._bundled import folder
 from kanalyze.errors import InputError
 from kanalyze.ptx.cfg import build
-from kanalyze.ptx.instructions import lookup, memory_access
+from kanalyze.ptx.instructions import lookup
 from kanalyze.ptx.ir import Module, Opaque
 from kanalyze.ptx.lines import source_of
+from kanalyze.ptx.memory import memory_access
 from kanalyze.ptx.parse import parse_ptx, parse_ptx_modules
 
 pytestmark = pytest.mark.slow("compiles every bundled kernel")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kanalyze.ptx import instructions as table
-from kanalyze.ptx.instructions import MemoryAccess, definitions, memory_access, uses
+from kanalyze.ptx.instructions import definitions, uses
 from kanalyze.ptx.ir import Address, Immediate, Instruction, Name
+from kanalyze.ptx.memory import MemoryAccess, memory_access
 from kanalyze.ptx.parse import parse_ptx
 
 

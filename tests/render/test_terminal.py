@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from kanalyze import analyze
 from kanalyze.analysis.kernels import report_on
 from kanalyze.frontend.subject import Subject
-from kanalyze.models.counts import AccessClass
+from kanalyze.models.static_counts import AccessClass
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.render.kernel_text import render
 from kanalyze.render.listing_text import shortened

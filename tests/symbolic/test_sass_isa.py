@@ -21,8 +21,8 @@ from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.parse import parse_sass
 from kanalyze.symbolic import accesses
+from kanalyze.symbolic.execution_predicates import ExecutionPredicates
 from kanalyze.symbolic.loops import solve
-from kanalyze.symbolic.reach import Reach
 from kanalyze.symbolic.registers import OperandRequest, follow_code
 from kanalyze.symbolic.sass_bits import logic
 from kanalyze.symbolic.sass_isa import SassIsa
@@ -165,10 +165,10 @@ def built(name: str, arch: str) -> tuple[str, str]:
     return text, tools.disassemble(assembled.cubin)
 
 
-def under(reach: Reach, block: int, guard: Value | None) -> Value:
+def under(predicates: ExecutionPredicates, block: int, guard: Value | None) -> Value:
     """The condition of an instruction, wherever ptxas put it: its guard, or a branch around it."""
-    pool = reach.pool
-    held = reach.found[block]
+    pool = predicates.pool
+    held = predicates.by_block[block]
     return held if guard is None else pool.node("and", 1, held, guard)
 
 
@@ -177,7 +177,9 @@ def of_ptx(text: str) -> tuple[Value, Value]:
     cfg = ptx_cfg.build(module.entries[0])
     found = accesses.find(cfg, {v.name: v for v in module.variables})
     (store,) = [a for a in found.accesses if a.row.space == "shared" and a.row.kind == "store"]
-    return store.address, under(Reach(cfg, found.solved), store.block, store.condition)
+    return store.address, under(
+        ExecutionPredicates(cfg, found.solved), store.block, store.condition
+    )
 
 
 def of_sass(text: str, listing: str) -> tuple[Value, Value]:
@@ -193,7 +195,7 @@ def of_sass(text: str, listing: str) -> tuple[Value, Value]:
     (answer,) = registers.answers
     solved = solve(registers)
     guard = None if answer.guard is None else solved.resolve([answer.guard], answer.block)[0]
-    held = under(Reach(cfg, solved), answer.block, guard)
+    held = under(ExecutionPredicates(cfg, solved), answer.block, guard)
     return solved.resolve(answer.values, answer.block)[0], held
 
 

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kanalyze.counting import atomics
-from kanalyze.counting.ptx_launch import Cost
+from kanalyze.counting.ptx_launch import AccessTransactions
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.performance import demand
@@ -60,10 +60,10 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     """Atomics of which many go to the same address, those of one source line together."""
     if facts.totals is None:
         return
-    groups: dict[tuple[object, str | None, str], list[Cost]] = {}
-    pairs = zip(facts.totals.costs, facts.kernel.accesses, strict=True)
+    groups: dict[tuple[object, str | None, str], list[AccessTransactions]] = {}
+    pairs = zip(facts.totals.transactions, facts.kernel.accesses, strict=True)
     rows = {id(cost): row for cost, row in pairs}
-    for cost in atomics.counted_atomics(facts.totals.costs):
+    for cost in atomics.counted_atomics(facts.totals.transactions):
         row = rows[id(cost)]
         place = (row.source.file, row.source.line) if row.source else None
         groups.setdefault((place, row.pointer, row.opcode), []).append(cost)
@@ -74,7 +74,10 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
 
 
 def _finding(
-    facts: Facts, group: list[Cost], pointer: str | None, operations: atomics.Operations
+    facts: Facts,
+    group: list[AccessTransactions],
+    pointer: str | None,
+    operations: atomics.Operations,
 ) -> Iterator[Finding]:
     each, lanes = operations.each, operations.number / operations.by_warp
     in_warp = lanes >= _LANES and each >= _TURNS
@@ -128,7 +131,7 @@ def _takes(facts: Facts, operations: atomics.Operations) -> float | None:
     """Microseconds that the operations on one address take; None where the time is not known."""
     if facts.traffic is None or facts.totals is None:
         return None
-    most = demand.turns(facts.totals)
+    most = demand.serialization(facts.totals)
     bound = facts.traffic.time.bounds_us.get("atomics")
     return bound * operations.each / most if bound and most else None
 

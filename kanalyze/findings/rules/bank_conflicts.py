@@ -52,8 +52,8 @@ from kanalyze.counting.ptx_launch import rule_of
 from kanalyze.findings import changes, trials
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
-from kanalyze.models import banks, lanes
-from kanalyze.models.layouts import Layout, best, candidates, lanes_apart, widest
+from kanalyze.models import banks, warp_patterns
+from kanalyze.models.layouts import Layout, best, candidates, lane_stride, widest
 from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.results.traffic import Traffic
@@ -112,14 +112,14 @@ def _of_launch(facts: Facts) -> Iterator[Finding]:
         assert facts.launched is not None
         totals = LaunchTotals(facts.description, facts.launched, None)
     accesses = []
-    for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
+    for cost, row in zip(totals.transactions, facts.kernel.accesses, strict=True):
         counted, least = cost.counted, ideal(cost)
         if row.space == "shared" and counted is not None and counted.requests and least:
-            worst = max(counted.by_cost, default=0)
+            worst = max(counted.by_transactions, default=0)
             offsets = totals.lane_offsets(cost)
             accesses.append(
                 _SharedAccess(
-                    cost.access, row, counted.requests, counted.cost, least, worst, offsets
+                    cost.access, row, counted.requests, counted.transactions, least, worst, offsets
                 )
             )
     for group in _groups(accesses):
@@ -149,7 +149,9 @@ def _laid_out(
 ) -> Finding:
     """The finding with the layout that takes fewer wavefronts, counted with it."""
     now = sum(one.cost for one in group)
-    costs = [cost for cost in totals.costs if any(cost.access is one.access for one in group)]
+    costs = [
+        cost for cost in totals.transactions if any(cost.access is one.access for one in group)
+    ]
     then = totals.with_layout(costs, better.layout)
     if then is None or then >= now:
         return finding
@@ -169,7 +171,7 @@ def _laid_out(
 def _of_a_warp(facts: Facts) -> Iterator[Finding]:
     kernel = facts.kernel
     shape = kernel.reqntid
-    threads = (shape[0], shape[1], shape[2]) if shape else (lanes.WARP, 1, 1)
+    threads = (shape[0], shape[1], shape[2]) if shape else (warp_patterns.WARP, 1, 1)
     values = {name: a.value for name, a in facts.arguments.items() if a.value is not None}
     accesses = []
     for access, row in facts.accesses():
@@ -181,7 +183,7 @@ def _of_a_warp(facts: Facts) -> Iterator[Finding]:
             leaf.payload.startswith("ntid") for leaf in leaves(access.address, "special")
         ):
             continue
-        offsets = lanes.lane_offsets(access.address, threads, values)
+        offsets = warp_patterns.lane_offsets(access.address, threads, values)
         if offsets is None or (shape is None and not _inside(facts, row, offsets)):
             continue
         cost = _request(access, offsets)
@@ -209,14 +211,14 @@ def _request(access: AccessValue, offsets: Iterable[int], layout: Layout | None 
     assert rule is not None
     given = np.array(list(offsets), np.int64)
     given -= given.min()
-    addresses = np.zeros((1, lanes.WARP), np.int64)
+    addresses = np.zeros((1, warp_patterns.WARP), np.int64)
     addresses[0, : len(given)] = given
     if layout is not None:
         addresses = layout.moved(addresses)
-    taking_part = (np.arange(lanes.WARP) < len(given))[None, :]
+    taking_part = (np.arange(warp_patterns.WARP) < len(given))[None, :]
     size = access.row.bytes_per_thread or banks.WORD
     return min(
-        int(rule.cost(addresses + first, taking_part)[0])
+        int(rule.transactions(addresses + first, taking_part)[0])
         for first in range(0, banks.WORD, min(size, banks.WORD))
     )
 
@@ -229,7 +231,7 @@ def _padded(finding: Finding, group: list[_SharedAccess], same: list[_SharedAcce
 
     tried = candidates(
         widest([one.access.row.bytes_per_thread or 4 for one in same]),
-        [lanes_apart(one.offsets) for one in same if one.offsets is not None],
+        [lane_stride(one.offsets) for one in same if one.offsets is not None],
     )
     better = best(sum(one.cost for one in same), tried, total)
     now = sum(one.cost for one in group)
@@ -263,7 +265,7 @@ def _finding(facts: Facts, group: list[_SharedAccess], where: str) -> Finding:
     least = sum(one.ideal for one in group)
     ways = max(-(-one.worst // one.needed) for one in group)
     first = group[0]
-    strides = {lanes_apart(one.offsets) if one.offsets else 0 for one in group}
+    strides = {lane_stride(one.offsets) if one.offsets else 0 for one in group}
     apart = strides.pop() if len(strides) == 1 else 0
     number = f"{len(group)} × " if len(group) > 1 else ""
     array = _variable(first.row.pointer)

@@ -186,10 +186,10 @@ def _wavefronts(facts: Facts, group: Pairs) -> float | None:
     """Bank wavefronts of a block over the launch; None where they are not known."""
     if facts.launched is None or facts.launch is None:
         return None
-    counted = [facts.launched.cost(value).counted for value, _ in group]
+    counted = [facts.launched.transactions(value).counted for value, _ in group]
     if None in counted:
         return None
-    return sum(c.cost for c in counted if c is not None) / math.prod(facts.launch.grid)
+    return sum(c.transactions for c in counted if c is not None) / math.prod(facts.launch.grid)
 
 
 def _matters(facts: Facts) -> bool:

@@ -45,9 +45,9 @@ from kanalyze.findings import access_groups, vectorization
 from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
-from kanalyze.models import apart, coalescing
-from kanalyze.models.apart import Form, LanePlace
+from kanalyze.models import coalescing, lane_strides
 from kanalyze.models.coalescing import SECTOR
+from kanalyze.models.lane_strides import AffineForm, LanePlace
 from kanalyze.models.warps import count
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.symbolic.grid import UnknownValueError
@@ -90,7 +90,7 @@ def _begins(facts: Facts, group: AccessGroup) -> Counter[int] | None:
     begins: Counter[int] = Counter()
     for access, _ in group.members:
         try:
-            begins.update(count(coalescing.BEGINS, *launched.place(access)).by_cost)
+            begins.update(count(coalescing.BEGINS, *launched.place(access)).by_transactions)
         except (UnknownValueError, TooLargeError):
             return None
     return begins
@@ -159,7 +159,7 @@ def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
     numbers, element = access_groups.values(facts), group.element
     access = group.members[0][0]
     extents = access_groups.extents(facts)
-    first = apart.start(access.address, extents)
+    first = lane_strides.start(access.address, extents)
     steps = _steps(facts, group)
     if first is None or steps is None:
         return None
@@ -173,9 +173,9 @@ def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
                 f"pass {shown} aligned to 32 bytes (whole allocations are; a view that begins "
                 "inside one is not)",
             )
-    offset = Form(first.number, {n: c for n, c in first.terms.items() if n not in pointers})
-    if (offset.at(numbers) or 0) % SECTOR:
-        size = (offset.at(numbers) or 0) // element
+    offset = AffineForm(first.number, {n: c for n, c in first.terms.items() if n not in pointers})
+    if (offset.evaluate(numbers) or 0) % SECTOR:
+        size = (offset.evaluate(numbers) or 0) // element
         words = access_groups.words(facts, offset, element)
         known = f"{words} = {size:,}" if offset.terms else words
         return (
@@ -183,11 +183,11 @@ def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
             f"let the offset be a multiple of {max(1, SECTOR // element)} elements, or begin at "
             "the multiple before it and leave out what is in front",
         )
-    wrong = [step for step in steps if (step.at(numbers) or 0) % SECTOR]
+    wrong = [step for step in steps if (step.evaluate(numbers) or 0) % SECTOR]
     if not wrong:
         return None
     step = wrong[0]
-    size = step.at(numbers) or 0
+    size = step.evaluate(numbers) or 0
     even = vectorization.padded(facts, size // element)
     words = access_groups.words(facts, step, element)
     known = f"{words} = {size // element:,}" if step.terms else words
@@ -197,7 +197,7 @@ def _fault(facts: Facts, group: AccessGroup) -> tuple[str, str] | None:
     )
 
 
-def _steps(facts: Facts, group: AccessGroup) -> list[Form] | None:
+def _steps(facts: Facts, group: AccessGroup) -> list[AffineForm] | None:
     """What the address rises by from block to block, iteration to iteration, warp to warp."""
     access = group.members[0][0]
     x, y, z = extents = access_groups.extents(facts)
@@ -208,7 +208,7 @@ def _steps(facts: Facts, group: AccessGroup) -> list[Form] | None:
     while warp < threads:
         places.append(LanePlace(warp))
         warp *= 2
-    differences = apart.differences([a.address for a, _ in group.members], extents, places)
+    differences = lane_strides.differences([a.address for a, _ in group.members], extents, places)
     if differences is None:
         return None
     lanes = list(group.lanes.forms) if group.lanes is not None else []

@@ -57,7 +57,7 @@ from kanalyze.findings.access_groups import AccessGroup
 from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.findings.vectorization import DIVISIBLE, ONE, WIDEST
-from kanalyze.models import apart
+from kanalyze.models import lane_strides
 from kanalyze.results.kernel import Finding, Proof
 
 _ID = "narrow-access"
@@ -182,7 +182,7 @@ def _turned(group: AccessGroup) -> Finding | None:
     access = group.members[0][0]
     if group.kind != "async_copy" or access.shared is None:
         return None
-    lanes = apart.of_lanes(access.shared, access_groups.extents(group.facts))
+    lanes = lane_strides.of_lanes(access.shared, access_groups.extents(group.facts))
     step = lanes.stride if lanes is not None else None
     if step is None or step.terms or step.number in (group.size, group.size * group.run):
         return None
@@ -202,7 +202,7 @@ def _turned(group: AccessGroup) -> Finding | None:
 
 def _shifted(group: AccessGroup, wide: int) -> Finding | None:
     """A number is added to the address that is not a multiple of a wide access."""
-    first = apart.start(group.members[0][0].address, access_groups.extents(group.facts))
+    first = lane_strides.start(group.members[0][0].address, access_groups.extents(group.facts))
     if first is None or first.number % WIDEST == 0:
         return None
     offset = f"{first.number // group.element:,} elements"

@@ -63,7 +63,7 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
         return  # what a tile computes in vain costs less than the SMs without one
     inside: dict[str, int] = {}
     whole_: dict[str, int] = {}
-    for cost, row in zip(totals.costs, facts.kernel.accesses, strict=True):
+    for cost, row in zip(totals.transactions, facts.kernel.accesses, strict=True):
         if row.space != "global" or row.kind != "store" or not row.pointer:
             continue
         if cost.counted is None or not cost.counted.requests:

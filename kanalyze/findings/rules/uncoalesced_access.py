@@ -54,9 +54,9 @@ from kanalyze.findings.changes import settings
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.findings.vectorization import WIDEST
-from kanalyze.models import apart
-from kanalyze.models.apart import Form, LanePlace
+from kanalyze.models import lane_strides
 from kanalyze.models.coalescing import SECTOR
+from kanalyze.models.lane_strides import AffineForm, LanePlace
 from kanalyze.results.kernel import Finding, Proof
 from kanalyze.text.numbers import bound_name
 
@@ -133,7 +133,7 @@ def _covered(group: AccessGroup, every: Sequence[AccessGroup]) -> float:
     same = [g for g in every if g.pointer == group.pointer and g.kind == group.kind]
     pieces = [(access, g.size) for g in same for access, _ in g.members]
     first = group.members[0][0]
-    differences = apart.differences(
+    differences = lane_strides.differences(
         [first.address, *(access.address for access, _ in pieces)],
         access_groups.extents(group.facts),
     )
@@ -236,7 +236,7 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         or unit is None
     ):
         return finding
-    names = [name for name in unit.terms if unit.at({name: 1}) == group.element]
+    names = [name for name in unit.terms if unit.evaluate({name: 1}) == group.element]
     if not names:
         return finding
     change = settings(**{access_groups.author_name(facts, names[0]): 1})
@@ -279,10 +279,10 @@ def _advice(facts: Facts, group: AccessGroup, every: Sequence[AccessGroup]) -> s
     return text
 
 
-def _one_dimension(facts: Facts, group: AccessGroup, unit: Form) -> str:
+def _one_dimension(facts: Facts, group: AccessGroup, unit: AffineForm) -> str:
     """What to do where there is no other dimension: all accesses are multiples of a stride."""
     words = access_groups.words(facts, unit, group.element)
-    amount = unit.at(access_groups.values(facts))
+    amount = unit.evaluate(access_groups.values(facts))
     times = amount // group.element if amount is not None else None
     text = (
         f"{group.pointer} is only accessed at every {words}-th element: store what is needed "
@@ -314,14 +314,14 @@ def _in_a_row(facts: Facts, group: AccessGroup) -> str | None:
     x, y, _ = extents = access_groups.extents(facts)
     if y > 1:
         named.append(("threadIdx.y", LanePlace(x)))
-    differences = apart.differences(
+    differences = lane_strides.differences(
         [access.address], extents, [LanePlace(), *(p for _, p in named)]
     )
     if differences is None:
         return None
     numbers = access_groups.values(facts)
     for (name, _), row in zip(named, differences[1:], strict=True):
-        if row[0].at(numbers) in (group.element, group.size):
+        if row[0].evaluate(numbers) in (group.element, group.size):
             return f"{name} goes"
     return None
 

@@ -22,8 +22,8 @@ from kanalyze.performance.cache_sim.parameters import CacheParameter, names
 _FIELDS = ("value", "origin", "note")
 _MOST_GPCS = 64
 _MOST = 1e18
-_LEAST = {"l2_bytes_per_side": 1 << 18}  # bytes
-_GREATEST = {"ways": 64, "l1_ways": 64, "fill_bytes": 128, "sides": 2}
+_MINIMUM = {"l2_bytes_per_side": 1 << 18}  # bytes
+_MAXIMUM = {"ways": 64, "l1_ways": 64, "fill_bytes": 128, "sides": 2}
 
 Calibration = Mapping[str, Mapping[str, CacheParameter]]
 """For each GPU's name its measured parameters."""
@@ -39,8 +39,8 @@ class _File:
         line = 0
         for word in where:
             pattern = re.compile(rf"(^\s*|\[.*|[{{,]\s*)(\"?){re.escape(word)}\2\s*[]=]")
-            found = (n for n in range(line, len(self.lines)) if pattern.search(self.lines[n]))
-            line = next(found, line)
+            matching = (n for n in range(line, len(self.lines)) if pattern.search(self.lines[n]))
+            line = next(matching, line)
         text = self.lines[line] if self.lines else ""
         column = max(0, text.find(where[-1])) + 1 if where else 1
         return InputError(message, SourceSpot(str(self.path), line + 1, column, text))
@@ -63,10 +63,10 @@ def read(path: str | Path) -> Calibration:
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = re.search(r"line (\d+), column (\d+)", str(error))
+        position = re.search(r"line (\d+), column (\d+)", str(error))
         spot = None
-        if found is not None and int(found[1]) <= len(file.lines):
-            line, column = int(found[1]), int(found[2])
+        if position is not None and int(position[1]) <= len(file.lines):
+            line, column = int(position[1]), int(position[2])
             spot = SourceSpot(str(path), line, column, file.lines[line - 1])
         raise InputError(f"not valid TOML: {error}", spot, str(path)) from None
     sections = data.get("device")
@@ -79,13 +79,13 @@ def _section(file: _File, device: str, given: Any) -> dict[str, CacheParameter]:
     if not isinstance(given, dict):
         raise file.error("expected a section of parameters", device)
     known = names()
-    found = {}
+    parameters = {}
     for name, entry in given.items():
         if name not in known:
             message = f"unknown parameter '{name}'; {nearest(name, known)}"
             raise file.error(message, device, name)
-        found[name] = _parameter(file, device, name, entry)
-    return found
+        parameters[name] = _parameter(file, device, name, entry)
+    return parameters
 
 
 def _parameter(file: _File, device: str, name: str, entry: Any) -> CacheParameter:
@@ -102,14 +102,14 @@ def _parameter(file: _File, device: str, name: str, entry: Any) -> CacheParamete
         if not _is_gpcs(value):
             raise file.error("gpcs: expected a list of SMs of each GPC", device, name)
     elif isinstance(value, bool) or not isinstance(value, int | float) or not _within(name, value):
-        least, most = _LEAST.get(name, 0), _GREATEST.get(name, _MOST)
-        wanted = f"a number above {least:g}, at most {most:g}"
+        low, high = _MINIMUM.get(name, 0), _MAXIMUM.get(name, _MOST)
+        wanted = f"a number above {low:g}, at most {high:g}"
         raise file.error(f"{name}: {value!r} is not {wanted}", device, name)
     return CacheParameter(value, entry["origin"], entry.get("note", ""))
 
 
 def _within(name: str, value: float) -> bool:
-    return math.isfinite(value) and _LEAST.get(name, 0) < value <= _GREATEST.get(name, _MOST)
+    return math.isfinite(value) and _MINIMUM.get(name, 0) < value <= _MAXIMUM.get(name, _MOST)
 
 
 def _is_gpcs(value: Any) -> bool:

@@ -107,17 +107,17 @@ def machine(
         NoParameterError: a fact that the model needs has no source.
     """
     common, table = _table()
-    found = dict(common)
-    found |= _scaled(device, common)
-    found |= table.get(device.name, {}) | dict(own or {})
+    parameters = dict(common)
+    parameters |= _scaled(device, common)
+    parameters |= table.get(device.name, {}) | dict(own or {})
     for name, factor in (changes or {}).items():
-        if name not in found:
+        if name not in parameters:
             raise NoParameterError(f"there is no parameter '{name}' of the memory model")
-        given = found[name]
-        found[name] = CacheParameter(
+        given = parameters[name]
+        parameters[name] = CacheParameter(
             given.value * factor, "what-if", f"{factor:g} x {given.value:g}"
         )
-    return MemoryMachine(device, found, tuple(own or ()))
+    return MemoryMachine(device, parameters, tuple(own or ()))
 
 
 def names() -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def _scaled(device: Device, common: dict[str, CacheParameter]) -> dict[str, Cach
     whole, rest = divmod(int(sms), _SMS_OF_GPC)
     measured = device.l2_measured_gb_per_s
     capability = device.capability.name
-    found = {
+    parameters = {
         "clock": CacheParameter(clock, "scaled", "highest clock x clock_share"),
         "sides": CacheParameter(
             sides, "rule" if device.l2_partitions else "guess", "l2_partitions"
@@ -160,16 +160,18 @@ def _scaled(device: Device, common: dict[str, CacheParameter]) -> dict[str, Cach
         "link_rate": CacheParameter(float(common["link_bytes_per_clock"].value) * clock, "scaled"),
     }
     if capability not in _COALESCES:
-        found["window"] = CacheParameter(0.0, "rule", "no request coalescer")
+        parameters["window"] = CacheParameter(0.0, "rule", "no request coalescer")
     if measured is not None:
-        found["l2_rate"] = CacheParameter(measured, "scaled", "l2_measured_gb_per_s")
+        parameters["l2_rate"] = CacheParameter(measured, "scaled", "l2_measured_gb_per_s")
     else:
-        rate = _L2_OVER_HBM * float(found["hbm_rate"].value)
-        found["l2_rate"] = CacheParameter(rate, "guess", f"{_L2_OVER_HBM:g} x hbm_rate")
-    rate = _FABRIC_OVER_L2 * float(found["l2_rate"].value)
-    found["fabric_rate"] = CacheParameter(rate, "guess", "as on the H200")
-    found["atomic_rate"] = CacheParameter(found["l2_rate"].value / 10, "guess", "as on the H200")
-    return found
+        rate = _L2_OVER_HBM * float(parameters["hbm_rate"].value)
+        parameters["l2_rate"] = CacheParameter(rate, "guess", f"{_L2_OVER_HBM:g} x hbm_rate")
+    rate = _FABRIC_OVER_L2 * float(parameters["l2_rate"].value)
+    parameters["fabric_rate"] = CacheParameter(rate, "guess", "as on the H200")
+    parameters["atomic_rate"] = CacheParameter(
+        parameters["l2_rate"].value / 10, "guess", "as on the H200"
+    )
+    return parameters
 
 
 def _known(device: Device, field: str) -> float:

@@ -77,7 +77,7 @@ def sampled(
             if place(base[tile] + lines[j], sets)[0] % rate == 0:
                 here += 1
         ends[tile + 1] = ends[tile] + here
-    found = CacheLines(
+    sample = CacheLines(
         ends,
         np.empty(ends[tiles], np.int64),
         np.empty(ends[tiles], np.int64),
@@ -90,9 +90,9 @@ def sampled(
             line = base[tile] + lines[j]
             where, home = place(line, sets)
             if where % rate == 0:
-                found.set[k] = where // rate
-                found.home[k] = home
-                found.line[k] = line
-                found.mask[k] = masks[j]
+                sample.set[k] = where // rate
+                sample.home[k] = home
+                sample.line[k] = line
+                sample.mask[k] = masks[j]
                 k += 1
-    return found
+    return sample

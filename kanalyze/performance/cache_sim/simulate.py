@@ -10,6 +10,7 @@ the running mean of what a burst moves on all SMs. What is asked for arrives whe
 it answers and the SM's link has carried it.
 Source: block order, drift of SMs and shares by age were measured on H200s.
 Limits: bursts are asked for at one time; a run is one of many possible ones (``seed``).
+One file: it is one loop over events, and all its steps change the same arrays.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Program(NamedTuple):
 
     ``kind`` of a column is READ, WRITE or ATOMIC; burst ``b`` has the columns ``first[b]`` to
     ``first[b + 1]``; ``work[b]`` is the time (ns) of an SM that it takes if it has any tile. A
-    sector that is stored to is written ``rewrites`` times. A warp waits for a burst ``again`` times
-    more, one wait after the other, at a time for one line in ``together`` of the burst's, of which
-    the share ``fresh`` was not asked for before within the burst.
+    sector that is stored to is written ``rewrites`` times. A warp waits for a burst ``extra_waits``
+    times more, one wait after the other, at a time for one line in ``together`` of the burst's, of
+    which the share ``fresh`` was not asked for before within the burst.
     """
 
     tiles_of: npt.NDArray[np.int32]
@@ -64,7 +65,7 @@ class Program(NamedTuple):
     depth: int
     work: Floats
     rewrites: float
-    again: float
+    extra_waits: float
     together: float
     fresh: float
     lines: CacheLines
@@ -309,9 +310,9 @@ def _ask(
         if program.depth == 0:
             done = max(done, max(queues.free[1], queues.free[3]) + chip.l2_latency)
         done = max(done, queues.link[sm] + chip.l2_latency)
-    if asked > 0 and program.again > 0.0:
+    if asked > 0 and program.extra_waits > 0.0:
         number = max(1.0, asked * chip.rate / program.together)
-        done += program.again * (
+        done += program.extra_waits * (
             chip.l1_latency
             + chip.l2_latency * (1.0 - (1.0 - program.fresh * beyond / asked) ** number)
             + chip.hbm_latency * (1.0 - (1.0 - program.fresh * far / asked) ** number)

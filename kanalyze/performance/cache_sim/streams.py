@@ -119,7 +119,7 @@ class _Builder:
     def run(self) -> Stream:
         accesses = [
             (index, access)
-            for index, access in enumerate(self.launched.found.accesses)
+            for index, access in enumerate(self.launched.addresses.accesses)
             if access.row.space in ("global", "generic") and access.row.kind != "prefetch"
         ]
         depth = self._depth([index for index, _ in accesses])
@@ -145,12 +145,12 @@ class _Builder:
     # ------------------------------------------------------------ pipelining, barriers
 
     def _of_loops(self, indices: list[int], part: str) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+        by_loop: dict[int, list[int]] = {}
         for index in indices:
             stage = self.staged[index]
             if stage is not None and stage[0] == part:
-                found.setdefault(stage[1], []).append(index)
-        return found
+                by_loop.setdefault(stage[1], []).append(index)
+        return by_loop
 
     def _depth(self, indices: list[int]) -> int:
         """How many iterations ahead a pipelined loop copies: prologue over steady copies."""
@@ -169,13 +169,13 @@ class _Builder:
 
     def _barriers(self) -> dict[int, int]:
         """How many barriers stand before an instruction in its basic block, by its identity."""
-        found: dict[int, int] = {}
+        barriers: dict[int, int] = {}
         for block in self.launched.cfg.blocks:
             before = 0
             for instruction in block.instructions:
                 before += instruction.base in ("bar", "barrier")
-                found[id(instruction)] = before
-        return found
+                barriers[id(instruction)] = before
+        return barriers
 
     # ------------------------------------------------------------ groups
 

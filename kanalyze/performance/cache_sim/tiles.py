@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from kanalyze.counting.bulk_copies import CopyOperands, placed, touched
 from kanalyze.counting.ptx_launch import KernelLaunch
+from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.models.cutting import cut, cut_condition
 from kanalyze.models.features import Feature, Tree, made
 from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences
 from kanalyze.symbolic import parts
@@ -94,10 +94,10 @@ class AccessAxes:
         Raises:
             TooLargeError: there are too many of them together.
         """
-        found = tuple(n for axis, n in enumerate(self.axes.dimensions) if axis != THREAD)
-        if math.prod(found) > MOST_ENTRIES:
+        extent = tuple(n for axis, n in enumerate(self.axes.dimensions) if axis != THREAD)
+        if math.prod(extent) > MOST_ENTRIES:
             raise TooLargeError
-        return found
+        return extent
 
 
 @dataclass
@@ -239,13 +239,13 @@ def _codes(base: Array, features: Sequence[Array]) -> Array:
 
 def _sectors(group: Sequence[AccessAxes], trees: Sequence[Tree], row: Array, within: int) -> Array:
     """The sectors that a group touches where the first base lies ``within`` bytes into a line."""
-    found = []
+    sectors = []
     for place, tree in zip(group, trees, strict=True):
         assert place.lanes is not None
         active = np.broadcast_to(tree.lanes(row), (1, len(place.lanes)))[0]
         where = place.lanes[active] + (within + place.constant - group[0].constant)
-        found += [(where + byte) // SECTOR for byte in _ends(place.access)]
-    return np.concatenate(found)
+        sectors += [(where + byte) // SECTOR for byte in _ends(place.access)]
+    return np.concatenate(sectors)
 
 
 # ---------------------------------------------------------------- bulk copies
@@ -277,14 +277,14 @@ def by_copies(place: AccessAxes, copies: CopyOperands, patterns: Patterns) -> li
     active = np.broadcast_to(tree.lanes(rows), (len(rows), len(by_thread[0])))
     makers = np.flatnonzero(active.any(axis=0))
     kinds, kind_of = np.unique(np.stack(by_thread, axis=1)[makers], axis=0, return_inverse=True)
-    found = []
+    patterned = []
     for which, kind in enumerate(kinds):
         who = makers[kind_of.reshape(-1) == which]
         copying = np.asarray(active[:, who].any(axis=1))[class_of.reshape(-1)]
         told = np.stack(elsewhere, axis=1)[copying] + kind
         numbers, bases = _boxes(copies, told, copying, patterns)
-        found.append((numbers.reshape(place.extent), bases.reshape(place.extent)))
-    return found
+        patterned.append((numbers.reshape(place.extent), bases.reshape(place.extent)))
+    return patterned
 
 
 def _boxes(
@@ -318,9 +318,9 @@ def by_lanes(group: Sequence[AccessAxes], patterns: Patterns) -> Patterned:
     first = group[0]
     if math.prod(first.axes.dimensions) > _MOST_LANES:
         raise TooLargeError
-    found = np.concatenate([_lane_sectors(place) for place in group], axis=1)
-    numbers, bases = np.full(len(found), -1, np.int64), np.zeros(len(found), np.int64)
-    for row, sectors in enumerate(found):
+    by_lane = np.concatenate([_lane_sectors(place) for place in group], axis=1)
+    numbers, bases = np.full(len(by_lane), -1, np.int64), np.zeros(len(by_lane), np.int64)
+    for row, sectors in enumerate(by_lane):
         some = sectors[sectors >= 0]
         if len(some):
             bases[row] = int(some.min()) >> 2

@@ -77,13 +77,13 @@ def chain(cfg: SassCfg, runs: Iterable[tuple[int, int]], warps: float) -> Depend
 def _cycles(cfg: SassCfg, far: tuple[str, ...]) -> dict[int, float]:
     """Cycles of each block, where loads from some spaces go to memory."""
     walk = _Walk(far)
-    found = {block.index: walk.through(block.instructions) for block in cfg.blocks}
+    cycles = {block.index: walk.through(block.instructions) for block in cfg.blocks}
     for loop in sorted(cfg.loops, key=lambda loop: loop.depth):
         body = sorted(loop.body)
         for _ in range(2):
             for index in body:
-                found[index] = walk.through(cfg.blocks[index].instructions)
-    return found
+                cycles[index] = walk.through(cfg.blocks[index].instructions)
+    return cycles
 
 
 @dataclass

@@ -39,7 +39,7 @@ class SmWork:
     ``sectors`` of
     requests to global memory; ``alone`` cycles of one warp of each block by itself, ``waits`` how
     often a warp waits for global memory, ``local_waits`` how often one of each block does for local
-    memory, of which ``local_bytes`` are moved; ``turns`` atomics that go to one address;
+    memory, of which ``local_bytes`` are moved; ``serialization`` atomics that go to one address;
     ``alternates``: tensor instructions and special functions do in a loop.
     """
 
@@ -49,7 +49,7 @@ class SmWork:
     waits: float = 0.0
     local_waits: float = 0.0
     local_bytes: int = 0
-    turns: float = 0.0
+    serialization: float = 0.0
     alternates: bool = False
 
 
@@ -129,7 +129,7 @@ def times(
         machine.sms,
     )
     read, write = moved["l2_read_sectors"], moved["l2_write_sectors"]
-    found = {
+    bounds_us = {
         "hbm": limits.hbm(moved["dram_read_bytes"], moved["dram_write_bytes"], rates),
         "l2": limits.l2(read, write, moved["dram_read_bytes"], rates),
         "fabric": limits.fabric(moved["fabric_sectors"], rates),
@@ -143,17 +143,17 @@ def times(
             machine["gap"],
             rates,
         ),
-        "atomics": demand.turns * machine["atomic_turn"] / 1000,
+        "atomics": demand.serialization * machine["atomic_turn"] / 1000,
         "launch": (machine["launch"] + machine["end"]) / 1000,
     }
     for name, total in demand.cycles.items():
-        found[_NAMES.get(name, name)] = limits.cycles(total, 1.0, blocks, rates)
-    ranked = limits.ranked(found)
+        bounds_us[_NAMES.get(name, name)] = limits.cycles(total, 1.0, blocks, rates)
+    ranked = limits.ranked(bounds_us)
     predicted = max(end_us, ranked[0][1])
     best = ranked[0][0] if ranked[0][1] >= _LATENCY_BOUND * predicted else "latency"
     others = [(name, value) for name, value in ranked if name != best]
     return PredictedTimes(
-        bounds_us=found,
+        bounds_us=bounds_us,
         predicted_us=predicted,
         bound_by=best,
         next_bound=others[0][0] if others else None,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kanalyze.devices.table import device
-from kanalyze.performance.cache_sim import runs
+from kanalyze.performance.cache_sim.estimate import estimate
 from kanalyze.performance.cache_sim.parameters import machine
 from kanalyze.performance.cache_sim.results import KnownSectors, Work
 from kanalyze.performance.cache_sim.streams import Stream, Tiles
@@ -94,7 +94,7 @@ def test_what_is_asked_for_twice_has_no_closed_form() -> None:
 def simulated(given: Stream, read: int, per_sm: int, **changes: Any) -> Any:
     known = KnownSectors(read, 0, 0)
     chip = machine(device("H200"), changes)
-    return runs.estimate(given, known, Work(1e5, False), chip, per_sm, 64 << 10)
+    return estimate(given, known, Work(1e5, False), chip, per_sm, 64 << 10)
 
 
 @pytest.mark.parametrize("seed", range(30))

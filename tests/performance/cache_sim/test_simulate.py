@@ -308,12 +308,12 @@ def test_a_warp_that_waits_again_waits_as_long_as_what_it_waits_for() -> None:
     one: list[list[Ask]] = [[(READ, True, [(7, 15)])]]
     chip = chip_of()
     once, _, _ = simulated(program_of([one]), chip)
-    twice, _, _ = simulated(program_of([one], again=1.0), chip)
+    twice, _, _ = simulated(program_of([one], extra_waits=1.0), chip)
     assert twice - once == pytest.approx(20 + 250 + 350)  # L1, L2, HBM
-    half, _, _ = simulated(program_of([one], again=1.0, fresh=0.5), chip)
+    half, _, _ = simulated(program_of([one], extra_waits=1.0, fresh=0.5), chip)
     assert half - once == pytest.approx(20 + 0.5 * (250 + 350))  # half of the loads hit L1
     both: list[list[Ask]] = [*one, [(READ, True, [(7, 15)])]]
-    hits, _, _ = simulated(program_of([both], again=1.0), chip)
+    hits, _, _ = simulated(program_of([both], extra_waits=1.0), chip)
     assert hits - twice == pytest.approx(2 * 20, abs=0.01)  # the second burst finds all in L1
 
 

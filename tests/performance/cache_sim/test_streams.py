@@ -125,7 +125,7 @@ class Case:
     blocks: list[tuple[int, int, int]]
 
     def line(self, index: int) -> int:
-        return self.launched.found.accesses[index].instruction.pos.line
+        return self.launched.addresses.accesses[index].instruction.pos.line
 
 
 def case_of(text: str, launch: Launch, values: list[Any], blocks: list[Any] | None = None) -> Case:
@@ -175,7 +175,7 @@ def check(case: Case, given: Stream, in_order: bool = True) -> None:
                      for lines in dict.fromkeys(order)]  # fmt: skip
             assert first == sorted(first)
     assert asked > 0
-    kinds = [{KINDS[case.launched.found.accesses[i].instruction.base] for i in members}
+    kinds = [{KINDS[case.launched.addresses.accesses[i].instruction.base] for i in members}
              for members in given.accesses]  # fmt: skip
     assert [{kind} for kind in given.kind.tolist()] == kinds
     assert (np.diff(given.burst) >= 0).all()

@@ -87,7 +87,7 @@ def test_atomics_on_one_address_take_turns() -> None:
         ("l2_read_sectors", "l2_write_sectors", "l1_miss_sectors", "fabric_sectors",
          "dram_read_bytes", "dram_write_bytes"), 0.0,
     )  # fmt: skip
-    found = times(SmWork({}, 0.0, turns=1e6), nothing, 5.0, chip, 132, 1, 0)
+    found = times(SmWork({}, 0.0, serialization=1e6), nothing, 5.0, chip, 132, 1, 0)
     assert found.bound_by == "atomics"
     assert found.predicted_us == pytest.approx(1e6 * chip["atomic_turn"] / 1000)
 

@@ -20,13 +20,13 @@ from kanalyze.symbolic.registers import branch_sides
 from kanalyze.symbolic.value import Value
 
 
-def reach(cfg: Flow, solved: SolvedLoops) -> dict[int, Value]:
+def execution_predicates(cfg: Flow, solved: SolvedLoops) -> dict[int, Value]:
     """Each reachable block's predicate; unknown leaves where a branch depends on data."""
-    return Reach(cfg, solved).found
+    return ExecutionPredicates(cfg, solved).by_block
 
 
-class Reach:
-    """The predicates of blocks (``found``) and of edges.
+class ExecutionPredicates:
+    """The predicates of blocks (``by_block``) and of edges.
 
     Args:
         cfg: the control-flow graph.
@@ -39,13 +39,13 @@ class Reach:
         self.solved = solved
         self.pool = solved.registers.pool
         self.headers = {loop.header: loop for loop in cfg.loops}
-        self.found: dict[int, Value] = {}
+        self.by_block: dict[int, Value] = {}
         self.alive = _alive(cfg, failing)
         graph = cfg.graph.subgraph({*self.alive, cfg.exit})
         self.ipdom = dominators(graph.predecessors, graph.successors, cfg.exit)
         for block in cfg.order:
             never = block not in self.alive
-            self.found[block] = self.pool.const(0, 1) if never else self._of(block)
+            self.by_block[block] = self.pool.const(0, 1) if never else self._of(block)
 
     def _of(self, block: int) -> Value:
         above = self.cfg.idom.get(block)
@@ -53,7 +53,7 @@ class Reach:
             return self.pool.const(1, 1)
         above = self._outside_of_other_loops(above, block)
         if self._post_dominates(block, above):
-            return self.found[above]
+            return self.by_block[above]
         total: Value | None = None
         for predecessor in self.cfg.graph.predecessors(block):
             if block in self.headers and predecessor in self.headers[block].body:
@@ -90,7 +90,7 @@ class Reach:
         if left:
             outermost = min(left, key=lambda loop: loop.depth)
             exits = {successor for _, successor in outermost.exits}
-            entered = self.found.get(outermost.header)
+            entered = self.by_block.get(outermost.header)
             if entered is None:
                 return self._irreducible(predecessor, block)
             if exits == {block}:
@@ -98,7 +98,7 @@ class Reach:
             return self.pool.unknown(
                 ("exit", predecessor, block), "a loop is left in more than one way", 1
             )
-        reached = self.found.get(predecessor)
+        reached = self.by_block.get(predecessor)
         if reached is None:
             return self._irreducible(predecessor, block)
         successors = [

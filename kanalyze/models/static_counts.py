@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kanalyze.ptx import instructions as table
 from kanalyze.ptx import ir
+from kanalyze.ptx.memory import MemoryAccess
 from kanalyze.ptx.special import special_register
 
 GLOBAL_KINDS = (
@@ -41,7 +42,7 @@ def opcodes(instructions: Iterable[ir.Instruction]) -> dict[str, int]:
     return dict(Counter(instruction.opcode for instruction in instructions))
 
 
-def width_of(instruction: ir.Instruction, row: table.MemoryAccess) -> str:
+def width_of(instruction: ir.Instruction, row: MemoryAccess) -> str:
     """The width as written: ``v4.b32``, ``b32``; ``16B`` for ``cp.async``; ``tensor.2d``."""
     parts = instruction.parts
     if row.kind == "async_copy":
@@ -58,10 +59,10 @@ def width_of(instruction: ir.Instruction, row: table.MemoryAccess) -> str:
 
 
 def memory(
-    accesses: Iterable[tuple[ir.Instruction, table.MemoryAccess]],
+    accesses: Iterable[tuple[ir.Instruction, MemoryAccess]],
 ) -> dict[str, dict[str, AccessClass]]:
     """Instructions by state space and kind; spaces and kinds in a fixed order, all named."""
-    grouped: dict[str, dict[str, list[tuple[ir.Instruction, table.MemoryAccess]]]] = {
+    grouped: dict[str, dict[str, list[tuple[ir.Instruction, MemoryAccess]]]] = {
         space: {"load": [], "store": []} for space in SPACES
     }
     grouped["global"] = {kind: [] for kind in GLOBAL_KINDS}
@@ -73,7 +74,7 @@ def memory(
     }
 
 
-def _traffic(group: list[tuple[ir.Instruction, table.MemoryAccess]]) -> AccessClass:
+def _traffic(group: list[tuple[ir.Instruction, MemoryAccess]]) -> AccessClass:
     sizes = [row.bytes_per_thread for _, row in group]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else None
@@ -82,9 +83,9 @@ def _traffic(group: list[tuple[ir.Instruction, table.MemoryAccess]]) -> AccessCl
 
 def special_registers(instructions: Iterable[ir.Instruction]) -> dict[str, int]:
     """Special registers with the number of instructions that read each."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for instruction in instructions:
         for name in table.uses(instruction):
             if special_register(name) is not None:
-                found[name] += 1
-    return dict(found)
+                counts[name] += 1
+    return dict(counts)

@@ -55,7 +55,7 @@ def estimate(
         per_sm: blocks that an SM holds.
         l1_bytes: L1 of an SM, without the shared memory that the launch takes.
     """
-    model = _Model(given, known, work, machine, per_sm, l1_bytes)
+    model = _LaunchSimulation(given, known, work, machine, per_sm, l1_bytes)
     runs = _together(model.run, _FIRST)
     usual = runs[0]
     if not _agree(runs):
@@ -87,7 +87,7 @@ def _agree(runs: Sequence[SimulatedRun]) -> bool:
     )
 
 
-class _Model:
+class _LaunchSimulation:
     def __init__(
         self,
         given: Stream,
@@ -144,7 +144,7 @@ class _Model:
 
     def _distinct(self) -> tuple[int, int]:
         """Distinct sampled sectors that are read, and written."""
-        found = []
+        counts = []
         for kind in ((self.stream.kind != WRITE), (self.stream.kind != READ)):
             tiles = np.unique(self.stream.tiles_of[:, kind])
             chosen = np.zeros(len(self.sampled.starts) - 1, bool)
@@ -155,8 +155,8 @@ class _Model:
             line, mask = line[order], mask[order]
             begins = np.flatnonzero(np.diff(line, prepend=-1))
             merged = np.bitwise_or.reduceat(mask, begins) if len(begins) else mask
-            found.append(int(sum(((merged >> bit) & 1).sum() for bit in range(4))))
-        return found[0], found[1]
+            counts.append(int(sum(((merged >> bit) & 1).sum() for bit in range(4))))
+        return counts[0], counts[1]
 
     def run(self, plan: tuple[float, int]) -> SimulatedRun:
         """One run, with so many times the usual advantage of older blocks, and a seed."""
@@ -185,7 +185,7 @@ class _Model:
         )
         if self.stream.depth:  # blocks of an SM hide each other's waits at barriers
             work = np.maximum(work, (work + self.machine["sync"]) / self.per_sm)
-        again = self._again()
+        extra_waits = self._extra_waits()
         return simulate.Program(
             stream.tiles_of,
             stream.kind,
@@ -194,13 +194,13 @@ class _Model:
             stream.depth,
             work,
             self.known.rewrites,
-            again,
-            self.work.warps * (1.0 + again),
+            extra_waits,
+            self.work.warps * (1.0 + extra_waits),
             self._fresh(),
             self.sampled,
         )
 
-    def _again(self) -> float:
+    def _extra_waits(self) -> float:
         """Waits of a warp for each burst that its block reads, besides the first."""
         if self.stream.depth or not self.work.waits:
             return 0.0

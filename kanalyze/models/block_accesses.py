@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kanalyze.models.cutting import cut, cut_condition
+from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.features import Feature, axes_along, made
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences, classes
@@ -82,8 +82,8 @@ class Plain:
 
     def mark(self, block: int, footprint: Footprint) -> None:
         """See `BlockAccess`."""
-        for found in classes(*at_block(*self.placed, block)):
-            footprint.mark(*found)
+        for kind in classes(*at_block(*self.placed, block)):
+            footprint.mark(*kind)
 
     def span(self, block: int) -> tuple[int, int]:
         """See `BlockAccess`."""

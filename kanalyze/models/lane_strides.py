@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kanalyze.models.lanes import WARP
+from kanalyze.models.warp_patterns import WARP
 from kanalyze.symbolic.parts import Array
 from kanalyze.symbolic.value import Value, evaluate, leaves
 
@@ -26,22 +26,22 @@ _BASES = (1 << 12, 3 << 12)  # of arguments: products with indices stay within 3
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AffineForm:
     """``number + Σ coefficient · argument`` in bytes; arguments by their names in the PTX."""
 
     number: int
     terms: Mapping[str, int] = field(default_factory=dict)
 
-    def at(self, values: Mapping[str, int]) -> int | None:
+    def evaluate(self, values: Mapping[str, int]) -> int | None:
         """The number for arguments of these values; None where one is missing."""
         if not self.terms.keys() <= values.keys():
             return None
         return self.number + sum(c * values[name] for name, c in self.terms.items())
 
-    def given(self, values: Mapping[str, int]) -> Form:
+    def substitute(self, values: Mapping[str, int]) -> AffineForm:
         """The sum with these arguments put in."""
         number = self.number + sum(c * values[n] for n, c in self.terms.items() if n in values)
-        return Form(number, {n: c for n, c in self.terms.items() if n not in values})
+        return AffineForm(number, {n: c for n, c in self.terms.items() if n not in values})
 
     def key(self) -> tuple[int, tuple[tuple[str, int], ...]]:
         """Equal for equal sums."""
@@ -49,13 +49,13 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneOffsets:
     """Each lane's address less lane 0's."""
 
-    forms: tuple[Form, ...]
+    forms: tuple[AffineForm, ...]
 
     @property
-    def stride(self) -> Form | None:
+    def stride(self) -> AffineForm | None:
         """Between most neighbours; None where there is no such distance."""
         steps = [_less(b, a) for a, b in pairwise(self.forms)]
         if not steps:
@@ -64,13 +64,13 @@ class Lanes:
         key, times = counted.most_common(1)[0]
         if 2 * times < len(steps):
             return None
-        return Form(key[0], dict(key[1]))
+        return AffineForm(key[0], dict(key[1]))
 
     def offsets(self, values: Mapping[str, int]) -> tuple[int, ...] | None:
         """The offsets for arguments of these values; None where one is missing."""
-        found = [form.at(values) for form in self.forms]
-        known = [n for n in found if n is not None]
-        return tuple(known) if len(known) == len(found) else None
+        offsets = [form.evaluate(values) for form in self.forms]
+        known = [n for n in offsets if n is not None]
+        return tuple(known) if len(known) == len(offsets) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LanePlace:
     iterations: Mapping[int, int] = field(default_factory=dict)
 
 
-def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
+def of_lanes(address: Value, threads: tuple[int, int, int]) -> LaneOffsets | None:
     """Where the lanes of a block's first warp point; None where that is not known, or not linear.
 
     Args:
@@ -90,35 +90,35 @@ def of_lanes(address: Value, threads: tuple[int, int, int]) -> Lanes | None:
         threads: extents of the block.
     """
     lanes = range(min(WARP, threads[0] * threads[1] * threads[2]))
-    found = differences([address], threads, [LanePlace(lane) for lane in lanes])
-    return Lanes(tuple(row[0] for row in found)) if found is not None else None
+    rows = differences([address], threads, [LanePlace(lane) for lane in lanes])
+    return LaneOffsets(tuple(row[0] for row in rows)) if rows is not None else None
 
 
 def differences(
     addresses: Iterable[Value],
     threads: tuple[int, int, int],
     places: Sequence[LanePlace] = (LanePlace(),),
-) -> list[list[Form]] | None:
+) -> list[list[AffineForm]] | None:
     """The addresses at some places, less the first address at the first place.
 
     Rows are places, columns addresses. None as in `of_lanes`.
     """
-    found = _sums(list(addresses), threads, places)
-    if found is None:
+    rows = _sums(list(addresses), threads, places)
+    if rows is None:
         return None
-    start = found[0][0]
-    return [[_less(form, start) for form in row] for row in found]
+    start = rows[0][0]
+    return [[_less(form, start) for form in row] for row in rows]
 
 
-def start(address: Value, threads: tuple[int, int, int]) -> Form | None:
+def start(address: Value, threads: tuple[int, int, int]) -> AffineForm | None:
     """The address of the launch's first thread, pointers among its terms; None as in `of_lanes`."""
-    found = _sums([address], threads, [LanePlace()])
-    return found[0][0] if found is not None else None
+    rows = _sums([address], threads, [LanePlace()])
+    return rows[0][0] if rows is not None else None
 
 
 def _sums(
     values: list[Value], threads: tuple[int, int, int], places: Sequence[LanePlace]
-) -> list[list[Form]] | None:
+) -> list[list[AffineForm]] | None:
     names = list(dict.fromkeys(leaf.payload for v in values for leaf in leaves(v, "param")))
     taken = []
     for base in _BASES:
@@ -133,9 +133,9 @@ def _sums(
             slopes[name] = moved - begin
         parts = [slopes[name] * given[name] for name in names]
         taken.append((begin - sum(parts, np.zeros_like(begin)), slopes))
-    (numbers, slopes), (others, again) = taken
-    if not np.array_equal(numbers, others) or any(
-        not np.array_equal(slopes[name], again[name]) for name in names
+    (numbers, slopes), (other_numbers, other_slopes) = taken
+    if not np.array_equal(numbers, other_numbers) or any(
+        not np.array_equal(slopes[name], other_slopes[name]) for name in names
     ):
         return None
     return [
@@ -144,12 +144,12 @@ def _sums(
     ]
 
 
-def _form(number: int, slopes: Mapping[tuple[str, int], Array], lane: int, at: int) -> Form:
+def _form(number: int, slopes: Mapping[tuple[str, int], Array], lane: int, at: int) -> AffineForm:
     terms: dict[str, int] = {}
     for (name, offset), slope in slopes.items():
         if slope[lane, at]:
             terms[name if offset == 0 else f"{name}[{offset}]"] = int(slope[lane, at])
-    return Form(int(number), terms)
+    return AffineForm(int(number), terms)
 
 
 def _evaluated(
@@ -187,8 +187,8 @@ def _evaluated(
     return signed
 
 
-def _less(left: Form, right: Form) -> Form:
+def _less(left: AffineForm, right: AffineForm) -> AffineForm:
     terms = dict(left.terms)
     for name, coefficient in right.terms.items():
         terms[name] = terms.get(name, 0) - coefficient
-    return Form(left.number - right.number, {n: c for n, c in terms.items() if c})
+    return AffineForm(left.number - right.number, {n: c for n, c in terms.items() if c})
