@@ -10,6 +10,12 @@ from kanalyze.cli import options as shared
 from kanalyze.cli import output
 
 
+def _sections() -> tuple[str, ...]:
+    from kanalyze.render.kernel_text import SECTIONS
+
+    return SECTIONS
+
+
 @click.command("ptx")
 @click.argument("targets", metavar="[TARGET]...", nargs=-1, shell_complete=shared.complete_target)
 @shared.target_options
@@ -38,6 +44,7 @@ from kanalyze.cli import output
     is_flag=True,
     help="Statements that cannot be read are warnings: exit 0.",
 )
+@shared.section_option(_sections)
 @shared.dump_option
 @shared.finding_options
 @shared.annotated_output_options
@@ -53,6 +60,7 @@ def command(
     sass: bool,
     quiet: bool,
     lenient: bool,
+    sections: tuple[str, ...],
     dump: str | None,
     findings: shared.FindingOptions,
     format_: str,
@@ -72,6 +80,7 @@ def command(
     Examples:
       kanalyze ptx gelu
       kanalyze ptx matmul_relu --arch sm_100 --set M=8192 --summary
+      kanalyze ptx flash_attention --section loops --section findings
       kanalyze ptx dumps/ other.ptx --quiet
       kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
@@ -84,6 +93,10 @@ def command(
         return dumping.deliver(targets, options, assume, kernels, dump, file)
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
+    if sections and (quiet or format_ != "text"):
+        raise click.UsageError("--section is of the text alone, without --quiet")
+    if "listing" in sections and (summary or listing is False):
+        raise click.UsageError("--section listing contradicts --summary and --no-listing")
     with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
     with_sass = sass and not (quiet and format_ == "text")
     wanted = RuleOptions(findings.ignore, findings.prove)
@@ -110,6 +123,9 @@ def command(
             color=output.use_color(color, None if to_file else sys.stdout),
             quiet=quiet,
             listing=with_listing,
+            sections=sections,
         )
+        if not text:
+            output.say(f"the report has no {' and no '.join(sections)}", "note")
         output.deliver(text, file, pager)
     return max(code, findings.exit_code(f.finding.severity for f in found))

@@ -45,6 +45,12 @@ def _time(context: click.Context, parameter: click.Parameter, given: float | Non
     return given
 
 
+def _sections() -> tuple[str, ...]:
+    from kanalyze.render.traffic_text import SECTIONS
+
+    return SECTIONS
+
+
 @click.command("traffic")
 @click.argument("target", metavar="[TARGET]", required=False, shell_complete=shared.complete_target)
 @shared.target_options
@@ -97,6 +103,7 @@ def _time(context: click.Context, parameter: click.Parameter, given: float | Non
     is_flag=True,
     help="Statements that cannot be read are warnings: exit 0.",
 )
+@shared.section_option(_sections)
 @shared.dump_option
 @shared.finding_options
 @shared.annotated_output_options
@@ -116,6 +123,7 @@ def command(
     exact: bool,
     every: bool,
     lenient: bool,
+    sections: tuple[str, ...],
     dump: str | None,
     findings: shared.FindingOptions,
     format_: str,
@@ -134,6 +142,7 @@ def command(
     Examples:
       kanalyze traffic gelu
       kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
+      kanalyze traffic gelu --section global --section time
       kanalyze traffic gelu --time-us 152.3
       kanalyze traffic gelu --what-if hbm=2x --plot roofline.svg
       kanalyze traffic --launch records/softmax_8192x781.json
@@ -153,6 +162,8 @@ def command(
         from kanalyze.render import figures
 
         figures.check_suffix(plot)
+    if sections and (compared or format_ != "text"):
+        raise click.UsageError("--section is of the text on one launch alone")
     if compared:
         if assume or kernel or every or lenient or time_us is not None:
             words = "--assume, --kernel, --every, --lenient and --time-us are for one launch"
@@ -205,7 +216,10 @@ def command(
             width=output.width_for(width, to_file),
             color=output.use_color(color, None if to_file else sys.stdout),
             every=every,
+            sections=sections,
         )
+        if not text:
+            output.say(f"the report has no {' and no '.join(sections)}", "note")
         output.deliver(text, file, pager)
     if plot is not None:
         from kanalyze.render import traffic_plot

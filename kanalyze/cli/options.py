@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanalyze.errors import UsageError
+from kanalyze.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -306,6 +306,27 @@ dump_option = click.option(
     help="For maintainers: what stands between the passes, instead of the report.",
 )
 """``--dump FORM``."""
+
+
+def section_option(known: Callable[[], Sequence[str]]) -> Callable[[Command], Command]:
+    """``--section NAME``: a decorator; ``known`` gives the names of sections, when they matter."""
+
+    def check(
+        context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        for name in given:
+            if name not in known():
+                raise UsageError(f"there is no section '{name}': {nearest(name, known())}")
+        return given
+
+    return click.option(
+        "--section",
+        "sections",
+        metavar="NAME",
+        multiple=True,
+        callback=check,
+        help="Only this section of the text: a label at its left, such as findings. Repeatable.",
+    )
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:

@@ -105,7 +105,7 @@ def deliver(text: str, file: str | None, pager: bool = False) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    if not text.endswith("\n"):
+    if text and not text.endswith("\n"):
         text += "\n"
     if file is not None and file != "-":
         write_file(Path(file), text)
