@@ -12,9 +12,8 @@ from kanalyze.text.safe import escaped
 
 @click.command("cache")
 @click.option("--clear", is_flag=True, help="Delete what kanalyze keeps there.")
-@options.output_options
-@options.file_option
-def command(clear: bool, format_: str, color: str, file: str | None) -> None:
+@options.output_options()
+def command(clear: bool, to: output.Destination) -> None:
     """Where the cache is, and its size.
 
     It holds compiled kernels, outcomes of NVIDIA's tools, and the memory model's machine code;
@@ -34,13 +33,13 @@ def command(clear: bool, format_: str, color: str, file: str | None) -> None:
         "bytes": cache.size(),
         "freed_bytes": freed,
     }
-    if format_ == "json":
+    if to.format == "json":
         text = json.dumps(data, indent=1)
     else:
         text = f"{escaped(str(data['folder']))}\n{_size(cache.size())}"
         if freed is not None:
             text += f" left, {_size(freed)} freed"
-    output.deliver(text, file)
+    to.data(text)
 
 
 def _size(count: int) -> str:

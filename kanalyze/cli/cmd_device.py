@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanalyze.cli import options, output
+from kanalyze.cli import measurement, options, output
 
 if TYPE_CHECKING:
     from kanalyze.devices.table import Capability, Device, Fact, LectureComparison
@@ -56,17 +55,14 @@ UNITS = {
     metavar="BYTES",
     help="On which compute capabilities a block with so much shared memory can be launched.",
 )
-@options.output_options
-@options.file_option
+@options.output_options()
 def command(
     name: tuple[str, ...],
     compare: bool,
     measure: bool,
     calibrate: bool,
     fits: int | None,
-    format_: str,
-    color: str,
-    file: str | None,
+    to: output.Destination,
 ) -> None:
     """The GPUs known: their numbers, with units, sources and grades.
 
@@ -83,26 +79,19 @@ def command(
     """
     from kanalyze.devices import table as devices
     from kanalyze.errors import UsageError
-    from kanalyze.text.page import Page
-    from kanalyze.text.plain import dumps
 
     if bool(name) + compare + measure + calibrate + (fits is not None) > 1:
         raise UsageError("give NAME, --lecture, --measure, --calibrate or --fits, not both")
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(None, to_file))
-    found: list[devices.Device] = []
+    page = to.page()
+    shown: list[devices.Device] = []
     lecture = rates = calibrated = fitting = None
     if calibrate:
-        from kanalyze.cli import measuring
-
-        text, calibrated = measuring.calibrated()
-        if format_ == "text":
-            output.deliver(text, file)
+        text, calibrated = measurement.calibrated()
+        if to.format == "text":
+            to.data(text)
             return
     elif measure:
-        from kanalyze.cli.measuring import measured
-
-        rates = measured(page)
+        rates = measurement.measured(page)
     elif fits is not None:
         fitting = _fitting(fits)
         _show_fitting(page, fitting)
@@ -111,17 +100,17 @@ def command(
         lecture = {"title": title, "rows": [asdict(row) for row in rows]}
         _show_lecture(page, title, rows)
     elif name:
-        found = [devices.device(" ".join(name))]
-        _show_device(page, found[0], devices.sources())
+        shown = [devices.device(" ".join(name))]
+        _show_device(page, shown[0], devices.sources())
     else:
-        found = list(devices.devices().values())
-        _show_table(page, found)
+        shown = list(devices.devices().values())
+        _show_table(page, shown)
         title, rows = devices.lecture()
         page.blank()
         page.line((f"where {title}, has other numbers ('--lecture': all of its table)", "label"))
         _show_differences(page, rows)
-    if format_ == "json":
-        plain = [_plain(device) for device in found]
+    if to.format == "json":
+        plain = [_plain(device) for device in shown]
         data = {
             "schema": "kanalyze.device/1",
             "devices": plain,
@@ -136,9 +125,9 @@ def command(
                 for entry in one["unknown"]
             ],
         }
-        output.deliver(dumps(data), file)
+        to.json(data)
         return
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+    to.show(page)
 
 
 def _fitting(shared_bytes: int) -> dict[str, Any]:
@@ -192,26 +181,26 @@ def _fact(fact: Fact) -> dict[str, Any]:
     return {"value": value, "source": fact.source, "grade": fact.grade, "note": fact.note}
 
 
-def _plain(found: Device) -> dict[str, Any]:
+def _plain(device: Device) -> dict[str, Any]:
     from kanalyze.devices.table import DEVICE_FACTS
 
     return {
-        "name": found.name,
-        "aliases": list(found.aliases),
-        "architecture": found.capability.name,
-        "facts": {k: _fact(found.facts[k]) if k in found.facts else None for k in DEVICE_FACTS},
-        "capability": {k: _fact(f) for k, f in found.capability.facts.items()},
-        "unknown": [{"field": field, "reason": reason} for field, reason in _unknown(found)],
+        "name": device.name,
+        "aliases": list(device.aliases),
+        "architecture": device.capability.name,
+        "facts": {k: _fact(device.facts[k]) if k in device.facts else None for k in DEVICE_FACTS},
+        "capability": {k: _fact(f) for k, f in device.capability.facts.items()},
+        "unknown": [{"field": field, "reason": reason} for field, reason in _unknown(device)],
     }
 
 
-def _unknown(found: Device) -> list[tuple[str, str]]:
+def _unknown(device: Device) -> list[tuple[str, str]]:
     """What is not known of a GPU and of its compute capability, and why."""
     from kanalyze.devices.table import CAPABILITY_FACTS, DEVICE_FACTS, NO_SOURCE
 
-    capability = [key for key in CAPABILITY_FACTS if key not in found.capability.facts]
+    capability = [key for key in CAPABILITY_FACTS if key not in device.capability.facts]
     return [
-        *((key, found.why_unknown(key) or "") for key in DEVICE_FACTS if key not in found.facts),
+        *((key, device.why_unknown(key) or "") for key in DEVICE_FACTS if key not in device.facts),
         *((f"capability.{key}", NO_SOURCE) for key in capability),
     ]
 
@@ -243,10 +232,10 @@ _COLUMNS = (
 )
 
 
-def _show_table(page: Page, found: list[Device]) -> None:
+def _show_table(page: Page, devices: list[Device]) -> None:
     head = "".join(f"{title:>{width + 1}}" for title, width, _, _ in _COLUMNS)
     page.line((f"{'device':<30}{'arch':<7}{head}", "label"))
-    for device in found:
+    for device in devices:
         cells = [(f"{device.name:<30}", "title"), (f"{device.capability.name:<7}", "")]
         for _, width, key, factor in _COLUMNS:
             value = getattr(device, key)
@@ -274,15 +263,15 @@ def _show_facts(page: Page, facts: Mapping[str, Fact]) -> None:
         )
 
 
-def _show_device(page: Page, found: Device, sources: Mapping[str, str]) -> None:
+def _show_device(page: Page, device: Device, sources: Mapping[str, str]) -> None:
     from kanalyze.devices.table import DEVICE_FACTS
 
-    page.line((found.name, "title"), (f" ({found.capability.name})", ""))
-    _show_facts(page, {k: found.facts[k] for k in DEVICE_FACTS if k in found.facts})
+    page.line((device.name, "title"), (f" ({device.capability.name})", ""))
+    _show_facts(page, {k: device.facts[k] for k in DEVICE_FACTS if k in device.facts})
     page.blank()
-    page.line((f"{found.capability.name}, limits", "title"))
-    _show_facts(page, found.capability.facts)
-    missing = _unknown(found)
+    page.line((f"{device.capability.name}, limits", "title"))
+    _show_facts(page, device.capability.facts)
+    missing = _unknown(device)
     if missing:
         page.blank()
         page.line(("unknown", "title"))
@@ -291,13 +280,13 @@ def _show_device(page: Page, found: Device, sources: Mapping[str, str]) -> None:
             page.line((f"  {words:<26}", "label"), (reason, ""), hang=28)
     page.blank()
     page.line(("sources", "title"))
-    _show_sources(page, found, found.capability, sources)
+    _show_sources(page, device, device.capability, sources)
 
 
 def _show_sources(
-    page: Page, found: Device, capability: Capability, sources: Mapping[str, str]
+    page: Page, device: Device, capability: Capability, sources: Mapping[str, str]
 ) -> None:
-    used = {f.source for f in (*found.facts.values(), *capability.facts.values())}
+    used = {f.source for f in (*device.facts.values(), *capability.facts.values())}
     for short in sorted(used, key=str.lower):
         page.line((f"  {short:<26}", "label"), (sources[short], ""), hang=28)
 

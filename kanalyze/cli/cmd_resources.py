@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,20 +29,14 @@ _FATAL = ("error", "fatal")
               default="file",
               help="Order of the kernels, the most first.  [default: file]")  # fmt: skip
 @click.option("--match", metavar="REGEX", help="Only kernels in whose name this is found.")
-@options.output_options
-@options.pager_options
-@options.file_option
+@options.output_options(paged=True)
 def command(
     files: tuple[str, ...],
     max_registers: int | None,
     max_spills: int | None,
     sort: str,
     match: str | None,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """Registers, spills, stack and shared memory of kernels, read from build logs.
 
@@ -92,14 +85,14 @@ def command(
     if not any(text.usages for _, text in texts):
         if match is not None and code == 0:
             output.say(f"no kernel's name matches '{match}'", "warning")
-        if format_ == "text":
+        if to.format == "text":
             return code
     usages = [usage for _, text in texts for usage in text.usages]
     failed = resources_text.failed(usages, max_registers, max_spills)
-    if format_ == "json":
-        _json(texts, skipped, failed, file)
+    if to.format == "json":
+        _json(texts, skipped, failed, to)
     else:
-        _text(texts, width, color, pager, file)
+        _text(texts, to)
     for usage, reason in failed:
         output.say(f"{resources_text.shown_name(usage)}: {reason}", "error")
     return code or (EXIT_PASSED if failed else 0)
@@ -172,14 +165,10 @@ def _read(name: str) -> Text:
     return ptxas_log.read(text)
 
 
-def _text(
-    texts: list[tuple[str, Text]], width: int | None, color: str, pager: bool, file: str | None
-) -> None:
+def _text(texts: list[tuple[str, Text]], to: output.Destination) -> None:
     from kanalyze.render.resources_text import show, shown_name, unknown
-    from kanalyze.text.page import Page
 
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(width, to_file))
+    page = to.page()
     for name, text in texts:
         if not text.usages:
             continue
@@ -192,17 +181,16 @@ def _text(
             for field, reason in unknown(usage):
                 if field == "shared_bytes":
                     page.line((f"  {shown_name(usage)}: {field}: {reason}", "warn"), hang=4)
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file, pager)
+    to.show(page)
 
 
 def _json(
     texts: list[tuple[str, Text]],
     skipped: list[dict[str, Any]],
     failed: list[tuple[Usage, str]],
-    file: str | None,
+    to: output.Destination,
 ) -> None:
     from kanalyze.render.resources_text import unknown
-    from kanalyze.text.plain import dumps
 
     rows = [(name, usage) for name, text in texts for usage in text.usages]
     data = {
@@ -222,7 +210,7 @@ def _json(
             for field, reason in unknown(usage)
         ],
     }
-    output.deliver(dumps(data), file)
+    to.json(data)
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -30,9 +30,9 @@ def measured(page: Page) -> dict[str, Any]:
     except UsageError as error:
         output.say(f"{error}; nothing to compare with", "note")
         table = {}
-    found = reached_rates.measure(machine, _progress).to_dict()
-    measured_text(found, table, page)
-    return found
+    reached = reached_rates.measure(machine, _progress).to_dict()
+    measured_text(reached, table, page)
+    return reached
 
 
 def calibrated() -> tuple[str, dict[str, Any]]:
