@@ -108,7 +108,7 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(match) if match is not None else None
     except re.error as error:
-        raise UsageError(f"--match '{match}' is no regular expression: {error}") from None
+        raise UsageError(f"--match '{match}' is not a regular expression: {error}") from None
 
 
 def _chosen(text: Text, wanted: re.Pattern[str] | None, sort: str) -> Text:

@@ -45,7 +45,7 @@ class AssembledKernels:
 
     subject: Subject
     dynamic: Collection[str]
-    known: Mapping[str, tools.Resources]
+    known: Mapping[str, tools.KernelResources]
     cubin: bytes | None = None
     reason: str | None = None
 
@@ -67,7 +67,7 @@ class AssembledKernels:
             remarks=known.remarks,
         )
 
-    def _shared(self, kernel: str, known: tools.Resources) -> int | None:
+    def _shared(self, kernel: str, known: tools.KernelResources) -> int | None:
         launch = self.subject.launch
         if kernel in self.dynamic and launch is not None:
             return launch.shared_bytes

@@ -21,7 +21,7 @@ class Code:
 
     origin: str
     module: SassModule
-    resources: Mapping[str, tools.Resources]
+    resources: Mapping[str, tools.KernelResources]
 
 
 def read_code(data: bytes, origin: str) -> Code:

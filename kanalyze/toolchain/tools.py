@@ -33,7 +33,7 @@ SHORT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class KernelResources:
     """What one block or thread of a kernel needs, in registers and bytes.
 
     Attributes:
@@ -70,7 +70,7 @@ class Assembled:
     """What ptxas makes of a PTX text: the binary, and each entry's resources by its symbol."""
 
     cubin: bytes
-    resources: dict[str, Resources]
+    resources: dict[str, KernelResources]
 
 
 def find(name: str) -> Path:
@@ -107,8 +107,8 @@ def _find(name: str, cuda_home: str | None, search_path: str | None) -> Path | N
     for folder in folders:
         if os.access(folder / name, os.X_OK):
             return folder / name
-    found = shutil.which(name, path=search_path)
-    return Path(found) if found else None
+    path = shutil.which(name, path=search_path)
+    return Path(path) if path else None
 
 
 @memoise
@@ -196,9 +196,9 @@ def run(
 
 def _first_complaint(text: str, code: int) -> str:
     pattern = r"^[^\n]*?\b(?:error|fatal)\b\s*:\s*(.+)$"
-    found = re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
-    if found:
-        return found[1].strip()
+    complaint = re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
+    if complaint:
+        return complaint[1].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else f"ended with code {code} and no message"
 
@@ -212,10 +212,10 @@ def ptx_target(ptx: str) -> str:
     Raises:
         InputError: there is no such line.
     """
-    found = re.search(r"^\s*\.target\s+(sm_\d+[af]?)\b", ptx, re.MULTILINE)
-    if found is None:
+    target = re.search(r"^\s*\.target\s+(sm_\d+[af]?)\b", ptx, re.MULTILINE)
+    if target is None:
         raise InputError("found no .target line, expected one such as '.target sm_90a'")
-    return found[1]
+    return target[1]
 
 
 def ptxas_for(capability: int) -> str:
@@ -260,7 +260,7 @@ def _triton_passes(flag: str) -> bool:
 
 def ptxas_resources(
     ptx: str, arch: str | None = None, *, fmad: bool = True
-) -> dict[str, Resources]:
+) -> dict[str, KernelResources]:
     """Return the resources of every entry in a PTX text, as ``ptxas -v`` reports them.
 
     Args:
@@ -343,11 +343,11 @@ def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> A
     return Assembled(cubin, resources)
 
 
-def _kept(row: dict[str, Any]) -> Resources:
-    return Resources(**{**row, "remarks": tuple(row["remarks"])})
+def _kept(row: dict[str, Any]) -> KernelResources:
+    return KernelResources(**{**row, "remarks": tuple(row["remarks"])})
 
 
-def parse_ptxas_log(log: str, tool: str) -> dict[str, Resources]:
+def parse_ptxas_log(log: str, tool: str) -> dict[str, KernelResources]:
     """Return each kernel's resources from the text of ``ptxas -v``; device functions are left out.
 
     See :mod:`kanalyze.toolchain.ptxas_log` for the texts that are read.
@@ -355,10 +355,10 @@ def parse_ptxas_log(log: str, tool: str) -> dict[str, Resources]:
     return _resources(ptxas_log.read(log), tool)
 
 
-def _resources(text: ptxas_log.Text, tool: str) -> dict[str, Resources]:
+def _resources(text: ptxas_log.Text, tool: str) -> dict[str, KernelResources]:
     """The kernels of a text, what it leaves out of a kernel as 0."""
     return {
-        usage.name: Resources(
+        usage.name: KernelResources(
             registers=usage.registers,
             spill_store_bytes=usage.spill_store_bytes or 0,
             spill_load_bytes=usage.spill_load_bytes or 0,
@@ -377,20 +377,20 @@ def _resources(text: ptxas_log.Text, tool: str) -> dict[str, Resources]:
 
 def _rejected(ptx: str, error: ToolError, file: str) -> InputError:
     message = str(error)
-    found = re.search(r"input\.ptx, line (\d+); (?:error|fatal)\s*:\s*(.+)", error.output)
-    if found is None:
+    place = re.search(r"input\.ptx, line (\d+); (?:error|fatal)\s*:\s*(.+)", error.output)
+    if place is None:
         return InputError(message, file=file)
-    lines, number = ptx.splitlines(), int(found[1])
+    lines, number = ptx.splitlines(), int(place[1])
     text = lines[number - 1] if 0 < number <= len(lines) else ""
     column = len(text) - len(text.lstrip()) + 1
     name = message.split(":", 1)[0]
-    return InputError(f"{name}: {found[2].strip()}", SourceSpot(file, number, column, text))
+    return InputError(f"{name}: {place[2].strip()}", SourceSpot(file, number, column, text))
 
 
 # --- cubins --------------------------------------------------------------------------------------
 
 
-def cubin_resources(cubin: bytes) -> dict[str, Resources]:
+def cubin_resources(cubin: bytes) -> dict[str, KernelResources]:
     """Return the resources of every function of a cubin, as ``cuobjdump -res-usage`` reports them.
 
     A cubin does not record spills as such: both spill counts are 0 here and ``stack_bytes`` tells
@@ -398,7 +398,7 @@ def cubin_resources(cubin: bytes) -> dict[str, Resources]:
     that the system reserves and that the tool includes for sm_90 and later.
 
     Raises:
-        InputError: the bytes are no cubin that cuobjdump can read.
+        InputError: the bytes are not a cubin that cuobjdump can read.
         MissingToolError: there is no cuobjdump.
     """
     tool = find("cuobjdump")
@@ -457,7 +457,7 @@ def disassemble(cubin: bytes) -> str:
     (and the chain of inlined calls) wherever the cubin has line information.
 
     Raises:
-        InputError: the bytes are no cubin that nvdisasm can read.
+        InputError: the bytes are not a cubin that nvdisasm can read.
         MissingToolError: there is no nvdisasm.
     """
     return _of_cubin(find("nvdisasm"), ["-c", "-gi"], cubin)

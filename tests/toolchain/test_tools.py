@@ -72,10 +72,12 @@ ptxas-blackwell info    : Compile time = 9.749 ms
 def test_wordings_of_ptxas():
     old = tools.parse_ptxas_log(LOG_11, "ptxas 11.4")
     assert list(old) == ["_Z1kPf", "other"]
-    assert old["_Z1kPf"] == tools.Resources(31, 12, 20, 24, 1024, 1024, None, 400, "ptxas 11.4")
-    assert old["other"] == tools.Resources(255, 0, 0, 0, 0, 0, 3, 352, "ptxas 11.4")
+    assert old["_Z1kPf"] == tools.KernelResources(
+        31, 12, 20, 24, 1024, 1024, None, 400, "ptxas 11.4"
+    )
+    assert old["other"] == tools.KernelResources(255, 0, 0, 0, 0, 0, 3, 352, "ptxas 11.4")
     new = tools.parse_ptxas_log(LOG_13, "t")
-    assert new == {"k": tools.Resources(24, 0, 0, 0, 2048, 2048, 1, 0, "t")}
+    assert new == {"k": tools.KernelResources(24, 0, 0, 0, 2048, 2048, 1, 0, "t")}
     assert tools.parse_ptxas_log("", "t") == {}
     assert tools.parse_ptxas_log("Used 3 registers\n\ufffd", "t") == {}
 
