@@ -141,7 +141,7 @@ def _read(name: str) -> Text:
     """
     from kanalyze.frontend.files import standard_input
     from kanalyze.sass import cubin
-    from kanalyze.toolchain import ptxas_log, tools
+    from kanalyze.toolchain import ptxas, ptxas_log, tools
 
     if name == "-":
         data = standard_input()
@@ -161,7 +161,7 @@ def _read(name: str) -> Text:
     if re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) and re.search(
         r"^\s*\.target\s", text, re.MULTILINE
     ):
-        return tools.usages_of_ptx(text, name)
+        return ptxas.usages_of_ptx(text, name)
     return ptxas_log.read(text)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from kanalyze import cache
 from kanalyze.frontend import _triton_errors
 from kanalyze.frontend._triton_kernels import JitKernel, import_triton
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 _lock = threading.RLock()
 
@@ -81,7 +81,7 @@ def compile_source(
         MissingToolError: this Triton's ptxas does not know the architecture, or is another program.
     """
     triton = import_triton()
-    tools.version(tools.find(tools.ptxas_for(capability)))
+    tools.version(tools.find(ptxas.ptxas_for(capability)))
     from triton import knobs
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

@@ -34,8 +34,8 @@ from kanalyze.frontend.specialize import (
     EQUAL_TO_1,
     parse_value,
 )
-from kanalyze.toolchain import tools
-from kanalyze.toolchain.tools import KernelResources
+from kanalyze.toolchain import ptxas, tools
+from kanalyze.toolchain.resources import KernelResources
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 """Architectures that are supported and tested."""
@@ -386,7 +386,7 @@ def _compiled(
     limits.check_limits(metadata, capability, kernel, with_stages)
     ptx, name = output.asm["ptx"], output.metadata["name"]
     fmad = metadata.get("enable_fp_fusion", True)
-    resources = tools.ptxas_resources(ptx, fmad=fmad)[name]
+    resources = ptxas.ptxas_resources(ptx, fmad=fmad)[name]
     resources = replace(
         resources, shared_bytes=resources.static_shared_bytes + metadata.get("shared", 0)
     )

@@ -14,7 +14,7 @@ from kanalyze import cache
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, UsageError
 from kanalyze.frontend import kernel_file
 from kanalyze.frontend.compile import ARCHS, Compiled, compile_kernel, normalise_arch
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytest.importorskip("triton")
 import triton
@@ -563,7 +563,7 @@ def test_control_characters_that_a_file_prints_are_escaped(tmp_path, capfd):
 
 
 def test_a_variable_that_names_another_program_than_ptxas(monkeypatch):
-    name = tools.ptxas_for(90).upper().replace("-", "_")
+    name = ptxas.ptxas_for(90).upper().replace("-", "_")
     for path in ("/bin/false", "/bin/echo", str(tools.find("nvdisasm"))):
         monkeypatch.setenv(f"TRITON_{name}_PATH", path)
         with pytest.raises(MissingToolError, match=rf"^TRITON_{name}_PATH is {path}, which is not"):
