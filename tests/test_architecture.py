@@ -48,7 +48,9 @@ ROOMS = (
 """Top to bottom, as in ARCHITECTURE.md: a room imports from the rooms below it."""
 
 HEAVY = ("triton", "torch", "matplotlib", "numba", "pandas", "networkx")
-MAY_IMPORT_TRITON = ("kanalyze.frontend._triton",)
+MAY_IMPORT_TRITON = tuple(
+    f"kanalyze.frontend.{name}" for name in ("_triton", "_triton_errors", "_triton_kernels")
+)
 
 
 @cache

@@ -22,7 +22,7 @@ import kanalyze
 from kanalyze.cli.app import cli
 from kanalyze.errors import InputError, MissingToolError
 from kanalyze.sass import parse as sass_parse
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytestmark = [pytest.mark.usefixtures("shared_cache"), pytest.mark.slow("runs whole commands")]
 ROOT = Path(__file__).parents[1]
@@ -106,7 +106,7 @@ def kernels(path: Path) -> dict[str, Any]:
 @cache
 def machine_code(path: Path) -> dict[str, Counter[str]]:
     """SASS instructions by mnemonic, of each kernel."""
-    text = tools.disassemble(tools.assemble(path.read_text("utf-8"), of_triton=False).cubin)
+    text = tools.disassemble(ptxas.assemble(path.read_text("utf-8"), of_triton=False).cubin)
     return {
         function.name: Counter(i.opcode for i in function.instructions)
         for function in sass_parse.parse_sass(text).functions

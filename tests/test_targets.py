@@ -21,7 +21,7 @@ from kanalyze.frontend.compile import compile_kernel
 from kanalyze.frontend.contents import EXPECTED, TRITON_KERNEL, Kind, identify, triton_kernel
 from kanalyze.frontend.subject import Settings
 from kanalyze.frontend.targets import resolve
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytestmark = pytest.mark.usefixtures("shared_cache")
 
@@ -94,8 +94,8 @@ def contents(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> di
             command = ["nvcc", *gencode, *flags, "copy.cu", "-o", str(out)]
             subprocess.run(command, cwd=folder, check=True)
             kinds[name] = out.read_bytes()
-    if tools._installed("ptxas") is not None:
-        kinds["cubin"] = tools.assemble(PTX).cubin
+    if tools.installed("ptxas") is not None:
+        kinds["cubin"] = ptxas.assemble(PTX).cubin
     return kinds
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +23,16 @@ DEFAULT_FOLDER = "kanalyze-bench"
 def _values(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    settings: dict[str, tuple[str, ...]] = {}
     for text in given:
         name, equals, values = text.partition("=")
         name, listed = name.strip(), tuple(v.strip() for v in values.split(","))
         if not equals or not name.isidentifier() or not all(listed):
             raise click.BadParameter(f"'{text}' is not NAME=VALUE,VALUE", context, parameter)
-        if name in found:
+        if name in settings:
             raise click.BadParameter(f"{name} is set twice", context, parameter)
-        found[name] = listed
-    return found
+        settings[name] = listed
+    return settings
 
 
 @click.command("bench")
@@ -81,7 +80,7 @@ def _values(
     callback=shared.not_empty,
     help="Pack DIR's records into one .tar.xz, too.",
 )
-@shared.output_options
+@shared.output_options(to_file=False)
 def command(
     targets: tuple[str, ...],
     everything: bool,
@@ -95,8 +94,7 @@ def command(
     minutes: float | None,
     folder: str,
     pack: str | None,
-    format_: str,
-    color: str,
+    to: output.Destination,
 ) -> int:
     """Measure kernels on this machine's GPU: results, times, counters; a record a launch.
 
@@ -113,13 +111,13 @@ def command(
     from kanalyze.measured.bench import cases as bench_cases
 
     requests = _requests(targets, everything, values, dtype, plan)
-    found = bench_cases.expand(requests)
+    cases = bench_cases.expand(requests)
     if dry_run:
         from kanalyze.measured.bench import summary
 
-        _deliver(summary.planned(found, Path(folder)), format_, color)
+        _deliver(summary.planned(cases, Path(folder)), to)
         return 0
-    return _run(found, folder, format_, color, pack, {
+    return _run(cases, folder, to, pack, {
         "counters": not no_counters, "rivals": not no_rivals, "resume": resume,
         "seconds": None if minutes is None else 60 * minutes,
     })  # fmt: skip
@@ -151,17 +149,17 @@ def _requests(
 
 
 def _run(
-    found: list[Any], folder: str, format_: str, color: str, pack: str | None, asked: dict[str, Any]
+    cases: list[Any], folder: str, to: output.Destination, pack: str | None, asked: dict[str, Any]
 ) -> int:
     from kanalyze.measured.bench import gpu, run, summary
 
     machine = gpu.local_gpu()
     where = Path(folder)
-    result = run.run(found, run.Options(where, **asked), machine, _Passes())
+    result = run.run(cases, run.Options(where, **asked), machine, _Passes())
     document = summary.document(result, machine, where)
     for note in result.notes:
         output.say(note, "note")
-    _deliver(document, format_, color)
+    _deliver(document, to)
     if pack is not None:
         from kanalyze.measured.records.writer import pack as pack_records
 
@@ -178,19 +176,16 @@ def _run(
     return EXIT_WRONG if "wrong" in statuses else 0
 
 
-def _deliver(document: dict[str, Any], format_: str, color: str) -> None:
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(document), None)
+def _deliver(document: dict[str, Any], to: output.Destination) -> None:
+    if to.format == "json":
+        to.json(document)
         return
     from kanalyze.render import bench_text
-    from kanalyze.text.page import Page
 
-    page = Page(output.width_for(None, False))
+    page = to.page()
     planned = document["device"] is None
     (bench_text.plan_text if planned else bench_text.result_text)(document, page)
-    output.deliver(page.text(output.use_color(color, sys.stdout)), None)
+    to.show(page)
 
 
 class _Passes:

@@ -13,9 +13,8 @@ from kanalyze.text.safe import escaped
 
 @click.command("cache")
 @click.option("--clear", is_flag=True, help="Delete what kanalyze keeps there.")
-@options.output_options
-@options.file_option
-def command(clear: bool, format_: str, color: str, file: str | None) -> None:
+@options.output_options()
+def command(clear: bool, to: output.Destination) -> None:
     """Where the cache is, and its size.
 
     It holds compiled kernels, outcomes of NVIDIA's tools, and the memory model's machine code;
@@ -35,9 +34,9 @@ def command(clear: bool, format_: str, color: str, file: str | None) -> None:
         "bytes": cache.size(),
         "freed_bytes": freed,
     }
-    if format_ == "json":
+    if to.format == "json":
         text = dumps(data)
     else:
         size = binary(cache.size()) + ("" if freed is None else f" left, {binary(freed)} freed")
         text = f"{escaped(str(data['folder']))}\n{size.replace(NBSP, ' ')}"
-    output.deliver(text, file)
+    to.data(text)

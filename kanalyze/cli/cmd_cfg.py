@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,44 +27,16 @@ _LONGEST = 400
 
 @click.command("cfg")
 @click.argument("target", metavar="TARGET", shell_complete=shared.complete_target)
-@shared.target_options
-@click.option(
-    "--kernel",
-    "kernels",
-    metavar="NAME",
-    multiple=True,
-    help="Only this kernel, or this device function. Repeatable.  [default: all kernels]",
+@shared.reading_options(
+    "Only this kernel, or this device function. Repeatable.  [default: all kernels]"
 )
-@click.option(
-    "--lenient",
-    is_flag=True,
-    help="Statements that cannot be read are warnings: exit 0.",
+@shared.output_options(
+    "dot", "graphml", help="Text to read, JSON, GraphViz, or GraphML.", paged=True
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json", "dot", "graphml"]),
-    default="text",
-    help="Text to read, JSON, GraphViz, or GraphML.  [default: text]",
-)
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
-)
-@shared.pager_options
-@shared.file_option
 def command(
     target: str,
     options: shared.TargetOptions,
-    kernels: tuple[str, ...],
-    lenient: bool,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """Control flow of kernels: blocks, loops, and which branches part the threads of a warp.
 
@@ -80,26 +51,20 @@ def command(
     """
     from kanalyze.ptx import export
 
-    graphs, skipped, exit_code = _read(target, options, kernels, lenient)
-    if format_ == "dot":
-        output.deliver(export.dot([graph.flow for graph in graphs]), file)
-    elif format_ == "graphml":
-        output.deliver(export.graphml([graph.flow for graph in graphs]), file)
-    elif format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(_document(graphs, skipped)), file)
+    graphs, skipped, exit_code = _read(target, options)
+    if to.format == "dot":
+        to.data(export.dot([graph.flow for graph in graphs]))
+    elif to.format == "graphml":
+        to.data(export.graphml([graph.flow for graph in graphs]))
+    elif to.format == "json":
+        to.json(_document(graphs, skipped))
     elif graphs:
-        from kanalyze.text.page import Page
-
-        to_file = file not in (None, "-")
-        page = Page(output.width_for(width, to_file))
+        page = to.page()
         for number, graph in enumerate(graphs):
             if number:
                 page.blank()
             _show(page, graph)
-        output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file,
-                       pager)  # fmt: skip
+        to.show(page)
     return exit_code
 
 
@@ -125,18 +90,19 @@ class _Graph:
 
 
 def _read(
-    target: str, options: shared.TargetOptions, kernels: tuple[str, ...], lenient: bool
+    target: str, options: shared.TargetOptions
 ) -> tuple[list[_Graph], list[dict[str, object]], int]:
     """Read a target: its graphs, what could not be read, and the exit code."""
-    from kanalyze.cli import reading
+    from kanalyze.cli.inputs import read
     from kanalyze.errors import UsageError, nearest
     from kanalyze.frontend.subject import errors_of
     from kanalyze.kernel.sources import Sources
 
-    inputs = reading.read([target], options, lenient)
+    inputs = read([target], options)
     skipped = [asdict(one) for one in inputs.skipped]
     graphs: list[_Graph] = []
     known: dict[str, None] = {}
+    wanted = options.kernels
     sources = Sources()
     for subject in inputs.subjects:
         for error in errors_of(subject.module):
@@ -146,9 +112,9 @@ def _read(
             if function.body is None:
                 continue
             known[function.name] = None
-            if function.name in kernels if kernels else function.kind == "entry":
+            if function.name in wanted if wanted else function.kind == "entry":
                 graphs.append(_graph(subject, function, sources))
-    for name in kernels:
+    for name in wanted:
         if name not in known:
             raise UsageError(
                 f"there is no kernel '{name}' in what was read: {nearest(name, known)}"
@@ -172,19 +138,19 @@ def _graph(subject: Subject, function: ir.Function, sources: Sources) -> _Graph:
         subject.module, function, subject.file, arguments, nothing, (), sources, False
     )
     cfg = described.cfg
-    found = branches(cfg, described.addresses.solved, _extents(function))
+    decided = branches(cfg, described.addresses.solved, _extents(function))
     loops = sorted(cfg.loops, key=lambda loop: loop.header)
     return _Graph(
         file=subject.file,
-        flow=flow_graph(cfg, {branch.block: _in_words(branch) for branch in found}),
+        flow=flow_graph(cfg, {branch.block: _in_words(branch) for branch in decided}),
         loops=described.kernel.loops,
         members=tuple((loop.header, sorted(loop.body), list(loop.latches)) for loop in loops),
         unknown={
             n: described.addresses.solved.trips[loop.header].reason or "its condition is not known"
             for n, loop in enumerate(loops)
         },
-        branches=found,
-        conditions=_conditions(described, found, arguments, function),
+        branches=decided,
+        conditions=_conditions(described, decided, arguments, function),
         irreducible=cfg.irreducible,
         unresolved=cfg.unresolved,
     )
@@ -200,7 +166,7 @@ def _extents(function: ir.Function) -> tuple[int, int, int] | None:
 
 def _conditions(
     described: Description,
-    found: tuple[Branch, ...],
+    branches: tuple[Branch, ...],
     arguments: dict[str, Argument],
     function: ir.Function,
 ) -> tuple[str | None, ...]:
@@ -226,7 +192,7 @@ def _conditions(
         None
         if branch.condition is None or unknown_reasons(branch.condition)
         else reader.condition(branch.condition)
-        for branch in found
+        for branch in branches
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -35,13 +34,9 @@ EXIT_PASSED = 1
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, metavar="N",
               help="Processes.  [default: 1]")  # fmt: skip
 @click.option("--details", is_flag=True, help="In text: every counter of every launch, too.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
-              help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]")  # fmt: skip
-@click.option("--format", "format_", type=click.Choice(["text", "json", "csv"]), default="text",
-              help="Text to read, JSON, or CSV with a row for each launch and counter.  "
-              "[default: text]")  # fmt: skip
-@options.pager_options
-@options.file_option
+@options.output_options(
+    "csv", help="Text to read, JSON, or CSV with a row for each launch and counter.", paged=True
+)
 def command(
     records: tuple[str, ...],
     counters: tuple[str, ...],
@@ -50,11 +45,7 @@ def command(
     plot: str | None,
     jobs: int,
     details: bool,
-    color: str,
-    format_: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """Static estimates of recorded launches beside what was measured.
 
@@ -82,15 +73,15 @@ def command(
             raise UsageError(f"--max-error {name}: --counter leaves nothing of it to compare")
     if plot is not None:
         figures.check_suffix(plot)
-    found, skipped, failed = _read(records)
-    chosen = runner.of_purpose(found, purpose)
-    if found and not chosen:
+    read, skipped, failed = _read(records)
+    chosen = runner.of_purpose(read, purpose)
+    if read and not chosen:
         output.say(f"no record has the purpose '{purpose}'", "warning")
     launches, interrupted = _compare(chosen, metrics, jobs)
     check = runner.document(records, len(chosen), launches, skipped, wanted)
     code = max(3 if skipped or failed else 0, _faults(check))
-    if launches or format_ == "json":
-        _deliver(check, format_, color, width, pager, file, details)
+    if launches or to.format == "json":
+        _deliver(check, to, details)
     if plot is not None and launches:
         check_plot.plot(check, plot)
     for bound in check.bounds:
@@ -109,7 +100,7 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[SkippedRecord], bo
     from kanalyze.frontend.files import standard_input
     from kanalyze.measured.records.reader import read_records
 
-    found: list[Record] = []
+    read: list[Record] = []
     skipped: list[SkippedRecord] = []
     failed = False
     for path in paths:
@@ -123,9 +114,9 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[SkippedRecord], bo
             failed = True
             continue
         report_errors(s.error for s in wrong)
-        found += some
+        read += some
         skipped += wrong
-    return found, skipped, failed
+    return read, skipped, failed
 
 
 def _compare(
@@ -159,31 +150,14 @@ def _faults(check: doc.Check) -> int:
     return code
 
 
-def _deliver(
-    check: doc.Check,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
-    details: bool,
-) -> None:
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(check.to_dict()), file)
-    elif format_ == "csv":
+def _deliver(check: doc.Check, to: output.Destination, details: bool) -> None:
+    if to.format == "json":
+        to.json(check.to_dict())
+    elif to.format == "csv":
         from kanalyze.render import check_csv
 
-        output.deliver(check_csv.render(check), file)
+        to.data(check_csv.render(check))
     else:
         from kanalyze.render import check_text
 
-        to_file = file not in (None, "-")
-        text = check_text.render(
-            check,
-            width=output.width_for(width, to_file),
-            color=output.use_color(color, None if to_file else sys.stdout),
-            details=details,
-        )
-        output.deliver(text, file, pager)
+        to.text(check_text.render(check, width=to.columns, color=to.colored, details=details))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     help="The folder, made if missing.  [default: ./KERNEL-ARCH]",
 )
 @shared.target_options
-@shared.output_options
+@shared.output_options(to_file=False)
 def command(
-    target: str, folder: str | None, options: shared.TargetOptions, format_: str, color: str
+    target: str, folder: str | None, options: shared.TargetOptions, to: output.Destination
 ) -> None:
     """Write every stage of a Triton kernel; needs no GPU.
 
@@ -50,24 +49,20 @@ def command(
     paths = result.write(where)
     for note in result.notes:
         output.say(note, "note")
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(_plain(result, paths)), None)
+    if to.format == "json":
+        to.json(_plain(result, paths))
         return
-    from kanalyze.text.page import Page
-
-    page = Page(output.width_for(None, False))
+    page = to.page()
     page.line((shared.facts_of(result), "dim"), hang=2)
-    found = result.resources
+    used = result.resources
     page.line(
-        (f"{found.registers} registers per thread, spills {found.spill_store_bytes} B stored and "
-         f"{found.spill_load_bytes} B loaded, stack {found.stack_bytes} B, shared memory "
-         f"{found.shared_bytes} B (says {found.tool})", ""),
+        (f"{used.registers} registers per thread, spills {used.spill_store_bytes} B stored and "
+         f"{used.spill_load_bytes} B loaded, stack {used.stack_bytes} B, shared memory "
+         f"{used.shared_bytes} B (says {used.tool})", ""),
         hang=2,
     )  # fmt: skip
-    output.deliver(page.text(output.use_color(color, sys.stdout)), None)
-    output.deliver("".join(f"{escaped(str(path))}\n" for path in paths), None)
+    to.show(page)
+    to.data("".join(f"{escaped(str(path))}\n" for path in paths))
 
 
 def _plain(result: Compiled, paths: list[Path]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,13 +39,7 @@ _GROUPS = ("op", "family", "arch", "device", "file", "operator", "kind")
               help="Write the Chrome trace to OUT (.json or .json.gz) with the decoded fields in "
               "each kernel's args.")  # fmt: skip
 @options.profile_finding_options
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
-              help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]")  # fmt: skip
-@click.option("--format", "format_", type=click.Choice(["text", "json", "csv", "markdown"]),
-              default="text",
-              help="Text to read, JSON, CSV or Markdown.  [default: text]")  # fmt: skip
-@options.pager_options
-@options.file_option
+@options.output_options("csv", "markdown", help="Text to read, JSON, CSV or Markdown.", paged=True)
 def command(
     files: tuple[str, ...],
     names: tuple[str, ...],
@@ -59,11 +52,7 @@ def command(
     details: bool,
     enrich: str | None,
     findings: options.FindingOptions,
-    color: str,
-    format_: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """What the kernels in profilers' output are, and where the time went.
 
@@ -87,18 +76,15 @@ def command(
         raise UsageError("--list reads names from FILEs: give one, or - for standard input")
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once")
-    to_file = file not in (None, "-")
-    color_on = output.use_color(color, None if to_file else sys.stdout)
-    columns = output.width_for(width, to_file)
     if explain and not files and not names and (findings.ignore or findings.fail_on):
         raise click.UsageError("--ignore and --fail-on are about profiles, not about --explain")
-    if explain and not files and not names and format_ == "text":
+    if explain and not files and not names and to.format == "text":
         from kanalyze.profiles.names import decode
         from kanalyze.profiles.readers.source import clean
         from kanalyze.render.name_text import explained
 
-        text = explained([decode(clean(name)) for name in explain], width=columns, color=color_on)
-        output.deliver(text, file, pager)
+        parsed = [decode(clean(name)) for name in explain]
+        to.text(explained(parsed, width=to.columns, color=to.colored))
         return 0
     from kanalyze.cli.app import report_error
 
@@ -111,11 +97,10 @@ def command(
         code = 3 if profile.failed else 0
         if enrich is not None:
             code = max(code, _enrich(files, enrich, progress))
-    text_top = top if format_ != "text" else None
+    text_top = top if to.format != "text" else None
     report = report_on(profile, View(group_by, sort, text_top, match, findings.ignore))
-    if report.kernels or format_ == "json":
-        text = _rendered(report, format_, columns, color_on, top, details)
-        output.deliver(text, file, pager and format_ == "text")
+    if report.kernels or to.format == "json":
+        _deliver(report, to, top, details)
     elif match is not None and profile.files:
         output.say(f"no name matches '{match}'", "warning")
     elif profile.files and not profile.failed:
@@ -123,22 +108,20 @@ def command(
     return max(code, findings.exit_code(f.severity for f in report.findings))
 
 
-def _rendered(
-    report: ProfileReport, format_: str, width: int, color: bool, top: int | None, details: bool
-) -> str:
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
+def _deliver(report: ProfileReport, to: output.Destination, top: int | None, details: bool) -> None:
+    from kanalyze.render import profile_tables, profile_text
 
-        return dumps(report.to_dict())
-    if format_ in ("csv", "markdown"):
-        from kanalyze.render import profile_tables
-
-        return (
-            profile_tables.csv_text(report) if format_ == "csv" else profile_tables.markdown(report)
+    if to.format == "json":
+        to.json(report.to_dict())
+    elif to.format == "csv":
+        to.data(profile_tables.csv_text(report))
+    elif to.format == "markdown":
+        to.data(profile_tables.markdown(report))
+    else:
+        text = profile_text.render(
+            report, width=to.columns, color=to.colored, top=top, details=details
         )
-    from kanalyze.render import profile_text
-
-    return profile_text.render(report, width=width, color=color, top=top, details=details)
+        to.text(text)
 
 
 def _enrich(files: tuple[str, ...], out: str, progress: Callable[[str, int], None]) -> int:

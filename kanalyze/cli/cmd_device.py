@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanalyze.cli import options, output
+from kanalyze.cli import measurement, options, output
 
 if TYPE_CHECKING:
     from kanalyze.devices.table import Capability, Device, Fact, LectureComparison
@@ -56,17 +55,14 @@ UNITS = {
     metavar="BYTES",
     help="On which compute capabilities a block with so much shared memory can be launched.",
 )
-@options.output_options
-@options.file_option
+@options.output_options()
 def command(
     name: tuple[str, ...],
     compare: bool,
     measure: bool,
     calibrate: bool,
     fits: int | None,
-    format_: str,
-    color: str,
-    file: str | None,
+    to: output.Destination,
 ) -> None:
     """The GPUs known: their numbers, with units, sources and grades.
 
@@ -84,26 +80,19 @@ def command(
     from kanalyze.devices import table as devices
     from kanalyze.errors import UsageError
     from kanalyze.results.device import described_device, shared_fit
-    from kanalyze.text.page import Page
-    from kanalyze.text.plain import dumps
 
     if bool(name) + compare + measure + calibrate + (fits is not None) > 1:
         raise UsageError("give NAME, --lecture, --measure, --calibrate or --fits, not both")
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(None, to_file))
+    page = to.page()
     chosen: list[devices.Device] = []
     lecture = rates = calibrated = fitting = None
     if calibrate:
-        from kanalyze.cli import measuring
-
-        text, calibrated = measuring.calibrated()
-        if format_ == "text":
-            output.deliver(text, file)
+        text, calibrated = measurement.calibrated()
+        if to.format == "text":
+            to.data(text)
             return
     elif measure:
-        from kanalyze.cli.measuring import measured
-
-        rates = measured(page)
+        rates = measurement.measured(page)
     elif fits is not None:
         fitting = shared_fit(fits)
         _show_fitting(page, fitting)
@@ -121,7 +110,7 @@ def command(
         page.blank()
         page.line((f"where {title}, has other numbers ('--lecture': all of its table)", "label"))
         _show_differences(page, rows)
-    if format_ == "json":
+    if to.format == "json":
         described = [described_device(device) for device in chosen]
         data = {
             "schema": "kanalyze.device/1",
@@ -137,9 +126,9 @@ def command(
                 for entry in one.unknown
             ],
         }
-        output.deliver(dumps(data), file)
+        to.json(data)
         return
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+    to.show(page)
 
 
 def _show_fitting(page: Page, fitting: SharedFit) -> None:

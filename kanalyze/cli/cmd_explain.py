@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@options.output_options
-@options.file_option
-def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) -> None:
+@options.output_options()
+def command(ids: tuple[str, ...], to: output.Destination) -> None:
     """What a finding says, why it is slow, how it is detected and proven.
 
     Without an ID: a line for each finding, with the commands that report it.
@@ -30,23 +28,18 @@ def command(ids: tuple[str, ...], format_: str, color: str, file: str | None) ->
       kanalyze explain bank-conflicts
     """
     from kanalyze.findings import catalogue
-    from kanalyze.text.plain import dumps
 
     chosen = [catalogue.explanation(id_) for id_ in ids or catalogue.RULES]
-    if format_ == "json":
-        data = {"schema": "kanalyze.explain/1", "rules": chosen, "unknown": []}
-        output.deliver(dumps(data), file)
+    if to.format == "json":
+        to.json({"schema": "kanalyze.explain/1", "rules": chosen, "unknown": []})
         return
-    from kanalyze.text.page import Page
-
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(None, to_file))
+    page = to.page()
     if ids:
         for rule in chosen:
             _whole(page, rule)
     else:
         _list(page, chosen)
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+    to.show(page)
 
 
 def _list(page: Page, rules: list[Explanation]) -> None:

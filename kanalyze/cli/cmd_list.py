@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@options.output_options
-@options.file_option
-def command(format_: str, color: str, file: str | None) -> None:
+@options.output_options()
+def command(to: output.Destination) -> None:
     """The bundled kernels.
 
     Each with what it computes, its shape and constexprs with their defaults (all for --set), and
@@ -28,20 +26,15 @@ def command(format_: str, color: str, file: str | None) -> None:
       kanalyze list
     """
     from kanalyze.frontend import kernel_file
-    from kanalyze.text.plain import dumps
 
     kernels = [_plain(kernel) for kernel in kernel_file.bundled().values()]
-    if format_ == "json":
-        data = {"schema": "kanalyze.list/1", "kernels": kernels, "unknown": []}
-        output.deliver(dumps(data), file)
+    if to.format == "json":
+        to.json({"schema": "kanalyze.list/1", "kernels": kernels, "unknown": []})
         return
-    from kanalyze.text.page import Page
-
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(None, to_file))
+    page = to.page()
     for kernel in kernels:
         _show(page, kernel)
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+    to.show(page)
 
 
 def _dtype(kernel: KernelFile) -> str:

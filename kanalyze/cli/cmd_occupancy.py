@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cluster", type=int, metavar="N", help="Blocks of a cluster.")
 @click.option("--barriers", type=int, metavar="N", help="Barriers that a block uses.")
-@options.output_options
-@options.file_option
+@options.output_options()
 def command(
     threads: int,
     registers: int,
@@ -47,9 +45,7 @@ def command(
     carveout: int | None,
     cluster: int | None,
     barriers: int | None,
-    format_: str,
-    color: str,
-    file: str | None,
+    to: output.Destination,
 ) -> None:
     """Blocks and warps that an SM holds, what limits them, and the next cliff.
 
@@ -60,7 +56,6 @@ def command(
     from kanalyze.devices.table import capability
     from kanalyze.errors import UsageError
     from kanalyze.models.occupancy import occupancy
-    from kanalyze.text.plain import dumps
 
     if device is None and arch is None:
         raise UsageError(
@@ -77,17 +72,13 @@ def command(
         cluster=cluster,
         barriers=barriers,
     )
-    if format_ == "json":
+    if to.format == "json":
         unknown = [{"field": "clusters", "reason": note} for note in result.notes]
-        data = {"schema": "kanalyze.occupancy/1", **result.to_dict(), "unknown": unknown}
-        output.deliver(dumps(data), file)
+        to.json({"schema": "kanalyze.occupancy/1", **result.to_dict(), "unknown": unknown})
         return
-    from kanalyze.text.page import Page
-
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(None, to_file))
+    page = to.page()
     _show(page, result, capability(result.architecture))
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+    to.show(page)
 
 
 def _show(page: Page, result: Occupancy, cap: Capability) -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
 
 
+def _sections() -> tuple[str, ...]:
+    from kanalyze.render.kernel_text import SECTIONS
+
+    return SECTIONS
+
+
 @click.command("ptx")
 @click.argument("targets", metavar="[TARGET]...", nargs=-1, shell_complete=shared.complete_target)
-@shared.target_options
+@shared.reading_options("Only this kernel of what was read. Repeatable.")
 @shared.assume_option
-@click.option(
-    "--kernel",
-    "kernels",
-    metavar="NAME",
-    multiple=True,
-    help="Only this kernel of what was read. Repeatable.",
-)
 @click.option(
     "--listing/--no-listing",
     default=None,
@@ -33,33 +30,22 @@ from kanalyze.cli import output
     help="Compare with the machine code, or not.  [default: compare, but not with --quiet]",
 )
 @click.option("-q", "--quiet", is_flag=True, help="One line for each kernel.")
-@click.option(
-    "--lenient",
-    is_flag=True,
-    help="Statements that cannot be read are warnings: exit 0.",
-)
+@shared.section_option(_sections)
 @shared.dump_option
 @shared.finding_options
 @shared.annotated_output_options
-@shared.pager_options
-@shared.file_option
 def command(
     targets: tuple[str, ...],
     options: shared.TargetOptions,
     assume: dict[str, str],
-    kernels: tuple[str, ...],
     listing: bool | None,
     summary: bool,
     sass: bool,
     quiet: bool,
-    lenient: bool,
+    sections: tuple[str, ...],
     dump: str | None,
     findings: shared.FindingOptions,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """The annotated assembly report of kernels.
 
@@ -72,44 +58,52 @@ def command(
     Examples:
       kanalyze ptx gelu
       kanalyze ptx matmul_relu --arch sm_100 --set M=8192 --summary
+      kanalyze ptx flash_attention --section loops --section findings
       kanalyze ptx dumps/ other.ptx --quiet
       kanalyze ptx vector_add.cu:add --arch sm_80
       cat kernel.ptx | kanalyze ptx - --format json
     """
-    from kanalyze.cli import ci_formats, dumping, reading
+    from kanalyze.cli import ci_formats
+    from kanalyze.cli.dump import dump_passes
+    from kanalyze.cli.inputs import read, report_of
     from kanalyze.findings.runner import RuleOptions
     from kanalyze.render.findings_annotations import LocatedFinding
 
     if dump is not None:
-        return dumping.deliver(targets, options, assume, kernels, dump, file)
+        return dump_passes(targets, options, assume, dump, to)
     if listing and (summary or quiet):
         raise click.UsageError("--listing contradicts --summary and --quiet")
-    with_listing = listing if listing is not None else not (summary or quiet) and format_ == "text"
-    with_sass = sass and not (quiet and format_ == "text")
+    as_text = to.format == "text"
+    if sections and (quiet or not as_text):
+        raise click.UsageError("--section is of the text alone, without --quiet")
+    if "listing" in sections and (summary or listing is False):
+        raise click.UsageError("--section listing contradicts --summary and --no-listing")
+    with_listing = listing if listing is not None else as_text and not (summary or quiet)
+    with_sass = sass and not (quiet and as_text)
     wanted = RuleOptions(findings.ignore, findings.prove)
-    inputs = reading.read(targets, options, lenient, kernels)
-    report, code = reading.report(inputs, with_listing, with_sass, assume, wanted)
-    found = [
+    inputs = read(targets, options, options.kernels)
+    report, code = report_of(inputs, with_listing, with_sass, assume, wanted)
+    located = [
         LocatedFinding(finding, kernel.name, kernel.file)
         for kernel in report.kernels
         for finding in getattr(kernel, "findings", ())
     ]
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(report.to_dict()), file)
-    elif format_ in ci_formats.FORMATS:
-        output.deliver(ci_formats.render(found, format_), file)
+    if to.format == "json":
+        to.json(report.to_dict())
+    elif to.format in ci_formats.FORMATS:
+        to.data(ci_formats.render(located, to.format))
     elif report.kernels or report.functions:
         from kanalyze.render import kernel_text
 
-        to_file = file not in (None, "-")
         text = kernel_text.render(
             report,
-            width=output.width_for(width, to_file),
-            color=output.use_color(color, None if to_file else sys.stdout),
+            width=to.columns,
+            color=to.colored,
             quiet=quiet,
             listing=with_listing,
+            sections=sections,
         )
-        output.deliver(text, file, pager)
-    return max(code, findings.exit_code(f.finding.severity for f in found))
+        if not text:
+            output.say(f"the report has no {' and no '.join(sections)}", "note")
+        to.text(text)
+    return max(code, findings.exit_code(f.finding.severity for f in located))

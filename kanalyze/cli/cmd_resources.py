@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,20 +31,14 @@ _FATAL = ("error", "fatal")
               default="file",
               help="Order of the kernels, the most first.  [default: file]")  # fmt: skip
 @click.option("--match", metavar="REGEX", help="Only kernels in whose name this is found.")
-@options.output_options
-@options.pager_options
-@options.file_option
+@options.output_options(paged=True)
 def command(
     files: tuple[str, ...],
     max_registers: int | None,
     max_spills: int | None,
     sort: str,
     match: str | None,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """Registers, spills, stack and shared memory of kernels, read from build logs.
 
@@ -61,7 +54,6 @@ def command(
     from kanalyze.cli.app import report_error
     from kanalyze.results import resources as doc
     from kanalyze.results.kernel import Skipped
-    from kanalyze.text.plain import dumps
 
     if not files:
         raise UsageError("give a FILE, or - for standard input (see 'kanalyze resources --help')")
@@ -96,19 +88,19 @@ def command(
     if not functions:
         if match is not None and code == 0:
             output.say(f"no kernel's name matches '{match}'", "warning")
-        if format_ == "text":
+        if to.format == "text":
             return code
     failed = list(doc.failures(functions, max_registers, max_spills))
-    if format_ == "json":
+    if to.format == "json":
         report = doc.ResourcesReport(
             kernels=functions,
             messages=tuple(message for text in texts for message in text.messages),
             failed=tuple(doc.ResourceFailure(f.name, f.architecture, why) for f, why in failed),
             skipped=tuple(skipped),
         )
-        output.deliver(dumps(report), file)
+        to.json(report)
     else:
-        _text(texts, width, color, pager, file)
+        _text(texts, to)
     for function, reason in failed:
         output.say(f"{function.shown_name}: {reason}", "error")
     return code or (EXIT_PASSED if failed else 0)
@@ -124,7 +116,7 @@ def _pattern(match: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(match) if match is not None else None
     except re.error as error:
-        raise UsageError(f"--match '{match}' is no regular expression: {error}") from None
+        raise UsageError(f"--match '{match}' is not a regular expression: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -165,7 +157,7 @@ def _read(name: str) -> Text:
     """
     from kanalyze.frontend.files import standard_input
     from kanalyze.sass import cubin
-    from kanalyze.toolchain import ptxas_log, tools
+    from kanalyze.toolchain import ptxas, ptxas_log, tools
 
     if name == "-":
         data = standard_input()
@@ -185,20 +177,16 @@ def _read(name: str) -> Text:
     if re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) and re.search(
         r"^\s*\.target\s", text, re.MULTILINE
     ):
-        return tools.usages_of_ptx(text, name)
+        return ptxas.usages_of_ptx(text, name)
     return ptxas_log.read(text)
 
 
-def _text(
-    texts: list[_FileResources], width: int | None, color: str, pager: bool, file: str | None
-) -> None:
+def _text(texts: list[_FileResources], to: output.Destination) -> None:
     from kanalyze.render.resources_text import show
-    from kanalyze.text.page import Page
 
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(width, to_file))
+    page = to.page()
     for text in texts:
         if text.functions:
             page.blank()
             show(page, text.file, text.functions, text.messages)
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file, pager)
+    to.show(page)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
-from kanalyze.cli.comparing import Compared, compare_options
+from kanalyze.cli.comparison import Compared, compare_options
 from kanalyze.text.safe import escaped
 
 if TYPE_CHECKING:
@@ -24,30 +23,36 @@ def _factors(
     from kanalyze.errors import UsageError, nearest
     from kanalyze.performance.predict import WHAT_IF
 
-    found: dict[str, float] = {}
+    factors: dict[str, float] = {}
     for text in given:
         name, _, factor = text.partition("=")
         if name not in WHAT_IF:
             raise UsageError(f"--what-if {escaped(text)}: {nearest(name, list(WHAT_IF))}")
         try:
-            found[name] = float(factor.removesuffix("x"))
+            factors[name] = float(factor.removesuffix("x"))
         except ValueError:
-            found[name] = 0.0
-        if not 1e-3 <= found[name] <= 1e3:
+            factors[name] = 0.0
+        if not 1e-3 <= factors[name] <= 1e3:
             raise UsageError(f"--what-if {escaped(text)}: expected a factor, as {name}=2x")
-    return found
+    return factors
 
 
 def _time(context: click.Context, parameter: click.Parameter, given: float | None) -> float | None:
     """A time between a nanosecond and a year."""
     if given is not None and not 1e-3 <= given <= 3.2e13:  # NaN, too
-        raise click.BadParameter(f"{given:g} is no time of a launch in microseconds")
+        raise click.BadParameter(f"{given:g} is not the time of a launch in microseconds")
     return given
+
+
+def _sections() -> tuple[str, ...]:
+    from kanalyze.render.traffic_text import SECTIONS
+
+    return SECTIONS
 
 
 @click.command("traffic")
 @click.argument("target", metavar="[TARGET]", required=False, shell_complete=shared.complete_target)
-@shared.target_options
+@shared.reading_options("This kernel, where what was read holds several.")
 @shared.assume_option
 @click.option(
     "--device",
@@ -55,7 +60,6 @@ def _time(context: click.Context, parameter: click.Parameter, given: float | Non
     help="The GPU (see 'kanalyze device').  [default: the record's, else a usual one of the "
     "architecture]",
 )
-@click.option("--kernel", metavar="NAME", help="This kernel, where what was read holds several.")
 @click.option(
     "--what-if",
     "what_if",
@@ -92,22 +96,15 @@ def _time(context: click.Context, parameter: click.Parameter, given: float | Non
     is_flag=True,
     help="A row for each instruction.  [default: alike ones of a source line are one row]",
 )
-@click.option(
-    "--lenient",
-    is_flag=True,
-    help="Statements that cannot be read are warnings: exit 0.",
-)
+@shared.section_option(_sections)
 @shared.dump_option
 @shared.finding_options
 @shared.annotated_output_options
-@shared.pager_options
-@shared.file_option
 def command(
     target: str | None,
     options: shared.TargetOptions,
     assume: dict[str, str],
     device: str | None,
-    kernel: str | None,
     what_if: dict[str, float],
     calibration: str | None,
     compared: Compared,
@@ -115,14 +112,10 @@ def command(
     time_us: float | None,
     exact: bool,
     every: bool,
-    lenient: bool,
+    sections: tuple[str, ...],
     dump: str | None,
     findings: shared.FindingOptions,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> int:
     """What one launch moves, and how long it takes: sectors, bank conflicts, HBM, time.
 
@@ -134,6 +127,7 @@ def command(
     Examples:
       kanalyze traffic gelu
       kanalyze traffic matmul_relu --arch sm_100 --set M=8192 --device B200
+      kanalyze traffic gelu --section global --section time
       kanalyze traffic gelu --time-us 152.3
       kanalyze traffic gelu --what-if hbm=2x --plot roofline.svg
       kanalyze traffic --launch records/softmax_8192x781.json
@@ -142,44 +136,48 @@ def command(
       kanalyze traffic flash_attention --versus standard --over T=1024,2048,4096
       kanalyze traffic matmul_relu --set GROUP_M=1 --versus-set GROUP_M=8
     """
-    from kanalyze.cli import ci_formats, dumping
+    from kanalyze.cli import ci_formats
+    from kanalyze.cli.dump import dump_passes
     from kanalyze.render.findings_annotations import LocatedFinding
 
     if dump is not None:
         targets = () if target is None else (target,)
-        kernels = () if kernel is None else (kernel,)
-        return dumping.deliver(targets, options, assume, kernels, dump, file)
+        return dump_passes(targets, options, assume, dump, to)
+    if len(options.kernels) > 1:
+        raise click.UsageError("one launch is of one --kernel")
     if plot is not None:
         from kanalyze.render import figures
 
         figures.check_suffix(plot)
+    if sections and (compared or to.format != "text"):
+        raise click.UsageError("--section is of the text on one launch alone")
     if compared:
-        if assume or kernel or every or lenient or time_us is not None:
+        if assume or options.kernels or every or options.lenient or time_us is not None:
             words = "--assume, --kernel, --every, --lenient and --time-us are for one launch"
             raise click.UsageError(f"{words}, not for --versus and --over")
         if findings.given:
             raise click.UsageError("findings are of one launch, not of --versus and --over")
-        if format_ in ci_formats.FORMATS:
-            raise click.UsageError(f"--format {format_} is for one launch: it shows its findings")
+        if to.format in ci_formats.FORMATS:
+            raise click.UsageError(f"--format {to.format} is for one launch: it shows its findings")
         compared.check(plot)
         comparison, code = compared.run(
             target, options, device, what_if, _calibration(calibration), simulate=not exact
         )
         _used(calibration, comparison.device)
-        compared.deliver(comparison, format_, color, width, pager, file)
+        compared.deliver(comparison, to)
         compared.plot(comparison, plot)
         return code
     from kanalyze.analysis.launch import estimate
 
     measured = _calibration(calibration)
-    subjects, unread = _read(target, options, lenient)
+    subjects, unread = _read(target, options)
     if not subjects:
         return unread
     traffic = estimate(
         subjects,
         options.launch(),
         device=device,
-        kernel=kernel,
+        kernel=next(iter(options.kernels), None),
         assume=assume,
         simulate=not exact,
         what_if=what_if,
@@ -189,24 +187,20 @@ def command(
         time_us=time_us,
     )
     _used(calibration, traffic.device)
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(traffic.to_dict()), file)
-    elif format_ in ci_formats.FORMATS:
-        seen = [LocatedFinding(f, traffic.kernel, traffic.file) for f in traffic.findings]
-        output.deliver(ci_formats.render(seen, format_), file)
+    if to.format == "json":
+        to.json(traffic.to_dict())
+    elif to.format in ci_formats.FORMATS:
+        located = [LocatedFinding(f, traffic.kernel, traffic.file) for f in traffic.findings]
+        to.data(ci_formats.render(located, to.format))
     else:
         from kanalyze.render import traffic_text
 
-        to_file = file not in (None, "-")
         text = traffic_text.render(
-            traffic,
-            width=output.width_for(width, to_file),
-            color=output.use_color(color, None if to_file else sys.stdout),
-            every=every,
+            traffic, width=to.columns, color=to.colored, every=every, sections=sections
         )
-        output.deliver(text, file, pager)
+        if not text:
+            output.say(f"the report has no {' and no '.join(sections)}", "note")
+        to.text(text)
     if plot is not None:
         from kanalyze.render import traffic_plot
 
@@ -232,14 +226,12 @@ def _used(file: str | None, device: str | None) -> None:
         output.say(f"{file} has parameters of {had}, none of {device}", "warning")
 
 
-def _read(
-    target: str | None, options: shared.TargetOptions, lenient: bool
-) -> tuple[list[Subject], int]:
+def _read(target: str | None, options: shared.TargetOptions) -> tuple[list[Subject], int]:
     """What a target stands for, and the exit code that goes with what could not be read."""
-    from kanalyze.cli import reading
+    from kanalyze.cli.inputs import read
     from kanalyze.errors import UsageError
 
-    inputs = reading.read([] if target is None else [target], options, lenient)
+    inputs = read([] if target is None else [target], options)
     subjects = inputs.subjects
     if subjects and options.record is None and all(s.compiled is None for s in subjects):
         raise UsageError(

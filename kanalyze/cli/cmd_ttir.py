@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +12,17 @@ from kanalyze.cli import output
 
 if TYPE_CHECKING:
     from kanalyze.frontend.ttir import Ttir
+    from kanalyze.text.page import Page
 
 
 @click.command("ttir")
 @click.argument("target", metavar="TARGET", shell_complete=shared.complete_target)
 @shared.target_options
-@shared.output_options
-@shared.pager_options
-@shared.file_option
+@shared.output_options(paged=True)
 def command(
     target: str,
     options: shared.TargetOptions,
-    format_: str,
-    color: str,
-    width: int | None,
-    pager: bool,
-    file: str | None,
+    to: output.Destination,
 ) -> None:
     """The TTIR of a Triton kernel, beside its source.
 
@@ -48,22 +42,17 @@ def command(
     notes = (shared.facts_of(result), *result.notes)
     base = int(result.metadata.get("loc_column_base", 1))
     report = ttir.read(result.ttir, result.name, result.arch, shown, notes, base)
-    if format_ == "json":
-        from kanalyze.text.plain import dumps
-
-        output.deliver(dumps(report.to_dict()), file)
+    if to.format == "json":
+        to.json(report.to_dict())
         return
-    to_file = file not in (None, "-")
-    text = _text(report, output.width_for(width, to_file),
-                 output.use_color(color, None if to_file else sys.stdout))  # fmt: skip
-    output.deliver(text, file, pager)
+    page = to.page()
+    _show(page, report)
+    to.show(page)
 
 
-def _text(report: Ttir, width: int, color: bool) -> str:
+def _show(page: Page, report: Ttir) -> None:
     from kanalyze.source import SourceFile
-    from kanalyze.text.page import Page
 
-    page = Page(width)
     page.line((report.kernel, "title"), (f"   TTIR · {report.file}", ""))
     for note in report.notes:
         page.line((note, "dim"), hang=2)
@@ -95,4 +84,3 @@ def _text(report: Ttir, width: int, color: bool) -> str:
             lead=[(f"{line.line:>{digits}}  {' ' * indent}", "dim")],
             hang=4,
         )
-    return page.text(color)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Blocks that an SM holds at a time (see 'kanalyze occupancy').  [default: 1]",
 )
-@options.output_options
-@options.file_option
+@options.output_options()
 def command(
     blocks: int | None,
     gemm: str | None,
@@ -38,9 +36,7 @@ def command(
     device: str | None,
     sms: int | None,
     blocks_per_sm: int,
-    format_: str,
-    color: str,
-    file: str | None,
+    to: output.Destination,
 ) -> None:
     """Waves of a launch: how its blocks fill the SMs, and what stays idle.
 
@@ -53,7 +49,6 @@ def command(
     from kanalyze.errors import UsageError
     from kanalyze.models.tiling import tiling
     from kanalyze.models.waves import waves
-    from kanalyze.text.plain import dumps
 
     if device is not None and sms is not None:
         raise UsageError("give --device or --sms, not both")
@@ -61,18 +56,18 @@ def command(
         raise UsageError("give --blocks N, or --gemm MxN with --tile MxN")
     if (gemm is None) != (tile is None):
         raise UsageError("--gemm MxN and --tile MxN go together")
-    found = find(device) if device is not None else None
+    gpu = find(device) if device is not None else None
     product = None
     if gemm is not None and tile is not None:
-        some = waves(blocks=1, device=found, sms=sms, blocks_per_sm=blocks_per_sm)
+        some = waves(blocks=1, device=gpu, sms=sms, blocks_per_sm=blocks_per_sm)
         m, n, *_ = _extents(gemm, "--gemm")
         rows, columns, *_ = _extents(tile, "--tile")
         product = tiling(m, n, rows, columns, some.sms, blocks_per_sm)
         result = product.waves
     else:
-        result = waves(blocks=blocks or 0, device=found, sms=sms, blocks_per_sm=blocks_per_sm)
-    name = found.name if found is not None else None
-    if format_ == "json":
+        result = waves(blocks=blocks or 0, device=gpu, sms=sms, blocks_per_sm=blocks_per_sm)
+    name = gpu.name if gpu is not None else None
+    if to.format == "json":
         data = {
             "schema": "kanalyze.waves/1",
             "device": name,
@@ -83,14 +78,11 @@ def command(
             "gemm": product.to_dict() if product else None,
             "unknown": [],
         }
-        output.deliver(dumps(data), file)
+        to.json(data)
         return
-    from kanalyze.text.page import Page
-
-    to_file = file not in (None, "-")
-    page = Page(output.width_for(None, to_file))
+    page = to.page()
     _show(page, result, name, product)
-    output.deliver(page.text(output.use_color(color, None if to_file else sys.stdout)), file)
+    to.show(page)
 
 
 def _extents(text: str, option: str) -> list[int]:

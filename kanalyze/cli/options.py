@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanalyze.errors import UsageError
+from kanalyze.cli.output import Destination
+from kanalyze.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -33,6 +34,8 @@ class TargetOptions:
     num_stages: int | None
     signature: str | None
     record: str | None
+    kernels: tuple[str, ...] = ()
+    lenient: bool = False
 
     def compile_settings(self) -> Settings:
         """The same as `kanalyze.analysis.kernels.Settings`."""
@@ -74,30 +77,30 @@ def settings_of(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
     """Texts NAME=VALUE as a dict."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name.isidentifier() or not value.strip():
             raise click.BadParameter(f"'{text}' is not NAME=VALUE", context, parameter)
-        if name in found and found[name] != value.strip():
+        if name in settings and settings[name] != value.strip():
             raise click.BadParameter(f"{name} is set twice", context, parameter)
-        found[name] = value.strip()
-    return found
+        settings[name] = value.strip()
+    return settings
 
 
 def _assumptions(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
+    assumed: dict[str, str] = {}
     for text in given:
         name, equals, what = text.partition("=")
         if not equals or not name.strip() or not what.strip():
             raise click.BadParameter(f"'{text}' is not PTR=WHAT", context, parameter)
-        if name.strip() in found:
+        if name.strip() in assumed:
             raise click.BadParameter(f"{name} is said twice", context, parameter)
-        found[name.strip()] = what.strip()
-    return found
+        assumed[name.strip()] = what.strip()
+    return assumed
 
 
 assume_option = click.option(
@@ -121,6 +124,13 @@ def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]
         return function
 
     return decorate
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """Refuse an empty name, which would be the current folder."""
+    if given == "":
+        raise click.BadParameter("the name is empty", context, parameter)
+    return given
 
 
 _TARGET = _all(
@@ -159,7 +169,7 @@ _TARGET = _all(
         "--launch",
         "record",
         metavar="RECORD",
-        callback=lambda *given: not_empty(*given),
+        callback=not_empty,
         help="A launch record (JSON): arguments and grid. TARGET may then be left out: the .ptx "
         "beside the record is taken.",
     ),
@@ -180,43 +190,110 @@ def target_options(function: Command) -> Command:
         num_stages: int | None,
         signature: str | None,
         record: str | None,
+        kernels: tuple[str, ...] = (),
+        lenient: bool = False,
         **rest: Any,
     ) -> Any:
-        options = TargetOptions(arch, settings, dtype, num_warps, num_stages, signature, record)
+        options = TargetOptions(
+            arch, settings, dtype, num_warps, num_stages, signature, record, kernels, lenient
+        )
         return function(*positional, options=options, **rest)
 
     return wrapped
 
 
-_COLOR = click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
-)
-output_options = _all(
+_PAGER = (
     click.option(
-        "--format",
-        "format_",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        help="Text to read, or JSON.  [default: text]",
+        "--width",
+        type=click.IntRange(40, 1000),
+        metavar="N",
+        help="Columns.  [default: the terminal's; 100 where there is none]",
     ),
-    _COLOR,
-)
-"""``--format`` and ``--color``."""
-annotated_output_options = _all(
     click.option(
-        "--format",
-        "format_",
-        type=click.Choice(["text", "json", "sarif", "github"]),
-        default="text",
-        help="Text to read, JSON, or the findings alone: SARIF, annotations for GitHub.  "
-        "[default: text]",
+        "--pager/--no-pager",
+        default=True,
+        help="Page long text on a terminal ($PAGER).  [default: pager]",
     ),
-    _COLOR,
 )
-"""The same for commands with findings that have a place."""
+_FILE = click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    callback=not_empty,
+    help="Write to FILE instead of standard output.",
+)
+
+
+def reading_options(kernel_help: str) -> Callable[[Command], Command]:
+    """The options of commands that read targets: those of a target, ``--kernel``, ``--lenient``."""
+    reading = _all(
+        click.option("--kernel", "kernels", metavar="NAME", multiple=True, help=kernel_help),
+        click.option(
+            "--lenient",
+            is_flag=True,
+            help="Statements that cannot be read are warnings: exit 0.",
+        ),
+    )
+    return lambda function: target_options(reading(function))
+
+
+def output_options(
+    *more_formats: str,
+    help: str = "Text to read, or JSON.",
+    paged: bool = False,
+    to_file: bool = True,
+) -> Callable[[Command], Command]:
+    """``--format`` and ``--color``; the command gets one `output.Destination` as ``to``.
+
+    Args:
+        more_formats: formats beside text and JSON.
+        help: what ``--format`` is.
+        paged: whether there are ``--width`` and ``--pager``, too.
+        to_file: whether there is ``-o``, too.
+    """
+    chosen = [
+        click.option(
+            "--format",
+            "format_",
+            type=click.Choice(["text", "json", *more_formats]),
+            default="text",
+            help=f"{help}  [default: text]",
+        ),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            help="Colours; auto heeds NO_COLOR and CLICOLOR_FORCE.  [default: auto]",
+        ),
+        *(_PAGER if paged else ()),
+        *([_FILE] if to_file else ()),
+    ]
+
+    def decorate(function: Command) -> Command:
+        @_all(*chosen)
+        @functools.wraps(function)
+        def wrapped(
+            *positional: Any,
+            format_: str,
+            color: str,
+            width: int | None = None,
+            pager: bool = False,
+            file: str | None = None,
+            **rest: Any,
+        ) -> Any:
+            to = Destination(format_, color, width, pager, file)
+            return function(*positional, to=to, **rest)
+
+        return wrapped
+
+    return decorate
+
+
+def annotated_output_options(function: Command) -> Command:
+    """The same for commands with findings that have a place."""
+    says = "Text to read, JSON, or the findings alone: SARIF, annotations for GitHub."
+    return output_options("sarif", "github", help=says, paged=True)(function)
 
 
 @dataclass(frozen=True)
@@ -308,37 +385,25 @@ dump_option = click.option(
 """``--dump FORM``."""
 
 
-def not_empty(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """Refuse an empty name, which would be the current folder."""
-    if given == "":
-        raise click.BadParameter("the name is empty", context, parameter)
-    return given
+def section_option(known: Callable[[], Sequence[str]]) -> Callable[[Command], Command]:
+    """``--section NAME``: a decorator; ``known`` gives the names of sections, when they matter."""
 
+    def check(
+        context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        for name in given:
+            if name not in known():
+                raise UsageError(f"there is no section '{name}': {nearest(name, known())}")
+        return given
 
-file_option = click.option(
-    "-o",
-    "--output",
-    "file",
-    metavar="FILE",
-    callback=not_empty,
-    help="Write to FILE instead of standard output.",
-)
-"""``-o FILE``."""
-
-pager_options = _all(
-    click.option(
-        "--width",
-        type=click.IntRange(40, 1000),
-        metavar="N",
-        help="Columns.  [default: the terminal's; 100 where there is none]",
-    ),
-    click.option(
-        "--pager/--no-pager",
-        default=True,
-        help="Page long text on a terminal ($PAGER).  [default: pager]",
-    ),
-)
-"""``--width`` and ``--pager/--no-pager``."""
+    return click.option(
+        "--section",
+        "sections",
+        metavar="NAME",
+        multiple=True,
+        callback=check,
+        help="Only this section of the text: a label at its left, such as findings. Repeatable.",
+    )
 
 
 def complete_target(
@@ -350,8 +415,8 @@ def complete_target(
     from kanalyze import _bundled
 
     names = sorted(path.stem for path in _bundled.folder("kernels").glob("*.py"))
-    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
-    return [*found, CompletionItem(incomplete, type="file")]
+    matching = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [*matching, CompletionItem(incomplete, type="file")]
 
 
 def compiled(target: str, options: TargetOptions, command: str) -> Compiled:

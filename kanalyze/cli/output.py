@@ -8,11 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kanalyze.errors import InputError, system_reason
 from kanalyze.text.safe import escaped, is_hostile
+
+if TYPE_CHECKING:
+    from kanalyze.text.page import Page
 
 PIPED_WIDTH = 100
 _ASCII = str.maketrans(
@@ -54,6 +59,63 @@ def width_for(asked: int | None, to_file: bool) -> int:
     if not to_file and sys.stdout.isatty():
         return max(40, shutil.get_terminal_size((PIPED_WIDTH, 24)).columns)
     return PIPED_WIDTH
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where the result of a command goes, and how it is shown, as asked for.
+
+    Attributes:
+        format: ``text``, ``json`` or another format of the command.
+        color: ``auto``, ``always`` or ``never``.
+        width: columns; None where they were not given.
+        pager: whether long text may be paged.
+        file: the file; None or ``-`` for standard output.
+    """
+
+    format: str
+    color: str
+    width: int | None = None
+    pager: bool = False
+    file: str | None = None
+
+    @property
+    def columns(self) -> int:
+        """How wide text may be."""
+        return width_for(self.width, self._stream is None)
+
+    @property
+    def colored(self) -> bool:
+        """Whether text has colours."""
+        return use_color(self.color, self._stream)
+
+    @property
+    def _stream(self) -> TextIO | None:
+        return sys.stdout if self.file in (None, "-") else None
+
+    def page(self) -> Page:
+        """An empty page as wide as text may be."""
+        from kanalyze.text.page import Page
+
+        return Page(self.columns)
+
+    def show(self, page: Page) -> None:
+        """Deliver a page."""
+        self.text(page.text(self.colored))
+
+    def text(self, text: str) -> None:
+        """Deliver a text to read, through a pager where that helps."""
+        deliver(text, self.file, self.pager)
+
+    def data(self, text: str) -> None:
+        """Deliver a text for programs."""
+        deliver(text, self.file)
+
+    def json(self, document: Mapping[str, Any]) -> None:
+        """Deliver a document as JSON."""
+        from kanalyze.text.plain import dumps
+
+        self.data(dumps(document))
 
 
 def open_streams() -> None:
@@ -105,7 +167,7 @@ def deliver(text: str, file: str | None, pager: bool = False) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    if not text.endswith("\n"):
+    if text and not text.endswith("\n"):
         text += "\n"
     if file is not None and file != "-":
         write_file(Path(file), text)

@@ -11,7 +11,7 @@ from kanalyze.findings.facts import Facts
 from kanalyze.ptx import ir
 from kanalyze.sass.code import Code, read_code
 from kanalyze.sass.memory import memory_access
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas
 
 
 def with_opcodes(facts: Facts, opcodes: Mapping[int, tuple[str, str]]) -> str:
@@ -28,7 +28,7 @@ def accesses_assembled(facts: Facts, text: str) -> Counter[tuple[str, str]] | Un
     if len(re.findall(r"(?m)^\s*\.version\b", text)) != 1:
         return Unknown("the file holds several modules")
     try:
-        made = tools.assemble(text, of_triton=facts.compiled is not None)
+        made = ptxas.assemble(text, of_triton=facts.compiled is not None)
         code = read_code(made.cubin, "assembled anew")
     except KanalyzeError as error:
         return Unknown(str(error))

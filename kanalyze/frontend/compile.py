@@ -10,36 +10,32 @@ import contextlib
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import ModuleType
+from typing import Any, Protocol
 
-from kanalyze.devices.table import capability as find_capability
-from kanalyze.errors import InputError, UsageError, nearest
-from kanalyze.frontend import _triton, contents, user_file
+from kanalyze.errors import InputError, UsageError
+from kanalyze.frontend import (
+    _triton,
+    _triton_kernels,
+    contents,
+    kernel_file,
+    launch_plan,
+    limits,
+    request,
+    user_file,
+)
+from kanalyze.frontend.kernel_file import KernelFile
 from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
     EQUAL_TO_1,
-    Argument,
-    Parameter,
-    Pointer,
-    check_complete,
-    parse_signature,
     parse_value,
-    specialise,
-    with_value,
 )
-from kanalyze.toolchain import tools
-from kanalyze.toolchain.tools import Resources
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from kanalyze.frontend.kernel_file import KernelFile
-
-__all__ = ["ARCHS", "DEFAULT_ARCH", "Compiled", "Resources", "compile_kernel", "normalise_arch"]
+from kanalyze.toolchain import ptxas, tools
+from kanalyze.toolchain.resources import KernelResources
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 """Architectures that are supported and tested."""
@@ -49,10 +45,6 @@ DEFAULT_ARCH = "sm_90"
 # Also accepted: Orin, Orin-class Ampere, Thor, DGX Spark (ptxas --help, option --gpu-name).
 _MORE_CAPABILITIES = (87, 88, 110, 121)
 
-_MAX_THREADS = 1024
-_MAX_TENSOR_MEMORY_COLUMNS = 512  # triton/compiler/compiler.py, CompiledKernel._init_handles
-
-_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _METADATA = (
     "num_warps", "num_stages", "num_ctas", "cluster_dims", "maxnreg", "shared", "tmem_size",
     "global_scratch_size", "global_scratch_align", "profile_scratch_size", "warp_size",
@@ -68,9 +60,9 @@ def normalise_arch(text: str) -> int:
         UsageError: the name is not an NVIDIA architecture that is supported.
     """
     known = {int(arch[3:]) for arch in ARCHS} | set(_MORE_CAPABILITIES)
-    found = re.fullmatch(r"(?:sm|compute)?_?(\d{2,3})([af]?)", text.strip().lower())
-    if found and int(found[1]) in known and (not found[2] or int(found[1]) >= 90):
-        return int(found[1])
+    match = re.fullmatch(r"(?:sm|compute)?_?(\d{2,3})([af]?)", text.strip().lower())
+    if match and int(match[1]) in known and (not match[2] or int(match[1]) >= 90):
+        return int(match[1])
     raise UsageError(f"unknown architecture '{text}': known: {', '.join(ARCHS)}")
 
 
@@ -112,7 +104,7 @@ class Compiled:
     llir: str = field(repr=False)
     ptx: str = field(repr=False)
     cubin: bytes = field(repr=False)
-    resources: Resources
+    resources: KernelResources
     metadata: dict[str, Any]
     signature: dict[str, str]
     constexprs: dict[str, Any]
@@ -243,14 +235,14 @@ def compile_kernel(
         path, function, bundled = _locate(str(target))
         jitted = None
     else:
-        jitted = _triton.kernel_of(target)
+        jitted = _triton_kernels.kernel_of(target)
         path, function, bundled = jitted.file, jitted.name, None
     folder = path.parent
     if bundled is not None and signature is not None:
         raise UsageError(
             f"{target}: bundled kernels have a signature of their own; choose the dtype or settings"
         )
-    triton = _triton.import_triton()
+    triton = _triton_kernels.import_triton()
     with (
         _in_place(path, source) as path,
         _triton.environment(str(path)),
@@ -259,26 +251,27 @@ def compile_kernel(
     ):
         if jitted is None or source is not None:
             module = user_file.load(path)
-            kernel = _triton.pick(module, path, function)
+            kernel = _triton_kernels.pick(module, path, function)
         else:
             kernel = jitted
             module = sys.modules[kernel.function.fn.__module__]
         description = bundled or _description(path, kernel.name, module, signature)
         if description is not None:
-            request = _planned(description, module, kernel, given, dtype, signature)
+            wanted = request.planned(description, module, kernel, given, dtype, signature)
         else:
             if dtype is not None:
                 raise UsageError(
                     f"{target}: a dtype can be chosen for bundled kernels only; "
                     "give the types with a signature"
                 )
-            request = _signed(kernel, given, signature)
-        options |= {k: v for k, v in given.items() if k in _OPTIONS and k not in request.arguments}
+            wanted = request.signed(kernel, given, signature)
+        stated = {k: v for k, v in given.items() if k in request.OPTIONS}
+        options |= {k: v for k, v in stated.items() if k not in wanted.arguments}
         asked = {k: v for k, v in options.items() if v is not None}
-        _check_options(asked)
-        chosen = request.options | asked
-        _told(kernel, request, facts or {})
-        made = _compiled(kernel, request, chosen, capability, triton.__version__, bundled)
+        limits.check_options(asked)
+        chosen = wanted.options | asked
+        request.put_facts(kernel, wanted, facts or {})
+        made = _compiled(kernel, wanted, chosen, capability, triton.__version__, bundled)
         return replace(made, asked=asked_for)
 
 
@@ -294,14 +287,13 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
     Raises:
         KanalyzeError: the file cannot be executed, or refuses the settings.
     """
-    from kanalyze.frontend import kernel_file
 
     path = compiled.source_file
     if compiled.asked.get("source") is not None or compiled.asked.get("signature") is not None:
         return None
-    _triton.import_triton()
+    _triton_kernels.import_triton()
     merged = {**compiled.asked.get("settings", {}), **settings}
-    own = {k: _plain(parse_value(v)) for k, v in merged.items() if k not in _OPTIONS}
+    own = request.shape_settings({k: parse_value(v) for k, v in merged.items()})
     with (
         _triton.environment(str(path)),
         user_file.importable(path.parent),
@@ -311,7 +303,7 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
         description = _description(path, compiled.source_function, module, None)
         if description is None:
             return None
-        return tuple(kernel_file.plan(description, module, own, compiled.asked.get("dtype")).grid)
+        return tuple(launch_plan.plan(description, module, own, compiled.asked.get("dtype")).grid)
 
 
 @contextlib.contextmanager
@@ -336,8 +328,6 @@ def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
     path = given.path.absolute()
     if given.kind is not contents.Kind.BUNDLED:
         return path, given.kernel, None
-    from kanalyze.frontend import kernel_file
-
     bundled = kernel_file.read(path)
     return path, bundled.function, bundled
 
@@ -348,8 +338,6 @@ def _description(
     """Return the launch description of a user's file that is written like a bundled kernel."""
     if not all(hasattr(module, name) for name in ("EXAMPLE", "arguments", "grid")):
         return None
-    from kanalyze.frontend import kernel_file
-
     try:
         description = kernel_file.read(path)
     except InputError:
@@ -359,161 +347,20 @@ def _description(
     return description if description.function == function else None
 
 
-# --- what to compile -----------------------------------------------------------------------------
-
-
-@dataclass
-class _Request:
-    """Arguments as Triton is told, options, and what is known of the launch."""
-
-    arguments: dict[str, Argument]
-    options: dict[str, Any]
-    values: dict[str, Any]
-    grid: tuple[int, ...] | None = None
-    notes: list[str] = field(default_factory=list)
-    shape: dict[str, int] = field(default_factory=dict)
-    dtype: str | None = None
-
-
-def _planned(
-    description: KernelFile,
-    module: ModuleType,
-    kernel: _triton.TritonKernel,
-    given: Mapping[str, object],
-    dtype: str | None,
-    signature: str | None,
-) -> _Request:
-    """Make a request from a file that describes its own launches."""
-    from kanalyze.frontend import kernel_file
-
-    own = {k: _plain(v) for k, v in given.items() if k not in _OPTIONS}
-    plan = kernel_file.plan(description, module, own, dtype)
-    options = dict(plan.options)
-    values: dict[str, Any] = dict(plan.arguments)
-    explicit = parse_signature(signature, kernel.parameters) if signature else {}
-    arguments = {}
-    for parameter in kernel.parameters:
-        name = parameter.name
-        if name in plan.constexprs:
-            arguments[name] = Argument("constexpr", (), plan.constexprs[name])
-        elif name in values:
-            value = values[name]
-            pointer = Pointer(value[1]) if isinstance(value, tuple) else None
-            arguments[name] = specialise(parameter, pointer or value)
-        elif parameter.has_default:
-            arguments[name] = specialise(parameter, parameter.default)
-    for name, stated in explicit.items():
-        parameter = next(p for p in kernel.parameters if p.name == name)
-        value = values.get(name, plan.constexprs.get(name))
-        if isinstance(value, tuple):
-            if not stated.type.startswith("*"):
-                raise UsageError(f"signature: '{name}' of {kernel.name} is a pointer")
-            values[name] = ("*", stated.type.lstrip("*").removeprefix("k"), value[2])
-            arguments[name] = stated
-        else:
-            arguments[name] = with_value(parameter, stated, value)
-    check_complete(kernel.name, kernel.parameters, arguments)
-    return _Request(
-        arguments, options, values, tuple(plan.grid), shape=dict(plan.shape), dtype=plan.dtype
-    )
-
-
-def _plain(value: object) -> str | int:
-    """Return a setting as `kernel_file.plan` reads it: integers, or text."""
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return int(value)
-    return str(value)
-
-
-def _signed(
-    kernel: _triton.TritonKernel, given: Mapping[str, object], signature: str | None
-) -> _Request:
-    """Make a request from a signature, settings, decorators and defaults, in this order."""
-    names = [parameter.name for parameter in kernel.parameters]
-    for name in given:
-        if name not in names and name not in _OPTIONS:
-            raise UsageError(
-                f"{kernel.name} has no parameter '{name}': {nearest(name, [*names, *_OPTIONS])}"
-            )
-    stated = parse_signature(signature or "", kernel.parameters)
-    request = _Request(dict(stated), dict(kernel.options), {})
-    for parameter in kernel.parameters:
-        name = parameter.name
-        if name in given:
-            request.arguments[name] = with_value(parameter, stated.get(name), given[name])
-            request.values[name] = given[name]
-        elif name in request.arguments:
-            continue
-        elif name in kernel.config:
-            request.arguments[name] = specialise(parameter, kernel.config[name])
-            request.values[name] = kernel.config[name]
-    _apply_heuristics(kernel, request)
-    for parameter in kernel.parameters:
-        if parameter.name not in request.arguments and parameter.has_default:
-            request.arguments[parameter.name] = specialise(parameter, parameter.default)
-            request.values[parameter.name] = parameter.default
-    check_complete(kernel.name, kernel.parameters, request.arguments)
-    if kernel.configs:
-        parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
-        over = [name for name in kernel.config | kernel.options if name in given]
-        request.notes.append(
-            f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
-            + (f"; given instead: {', '.join(over)}" if over else "")
-        )
-    return request
-
-
-def _apply_heuristics(kernel: _triton.TritonKernel, request: _Request) -> None:
-    """Evaluate ``@triton.heuristics`` for what is not given, with what is known."""
-    for name, function in kernel.heuristics.items():
-        if name in request.arguments:
-            continue
-        known = {k: a.value for k, a in request.arguments.items() if a.type == "constexpr"}
-        for parameter in kernel.parameters:
-            if parameter.has_default:
-                known.setdefault(parameter.name, parameter.default)
-        known |= request.values
-        try:
-            value = function(known)
-        except Exception as error:
-            needs = f" (it needs '{error.args[0]}')" if isinstance(error, KeyError) else ""
-            raise UsageError(
-                f"the heuristic for '{name}' of {kernel.name} cannot be evaluated{needs}: "
-                f"{user_file.one_line(error)}; set {name} itself or the argument that it needs, "
-                f"for example --set {error.args[0] if needs else name}=1024"
-            ) from None
-        parameter = next((p for p in kernel.parameters if p.name == name), Parameter(name, True))
-        request.arguments[name] = specialise(parameter, value)
-        request.values[name] = value
-        request.notes.append(f"heuristics: {name}={value!r}")
-
-
-def _told(kernel: _triton.TritonKernel, request: _Request, facts: Mapping[str, str]) -> None:
-    """Put facts on arguments in place of what their values say."""
-    for name, fact in facts.items():
-        argument = request.arguments.get(name)
-        if argument is None or fact not in (DIVISIBLE_BY_16, EQUAL_TO_1):
-            raise UsageError(f"{kernel.name}: '{name}' cannot be {fact}")
-        if fact == EQUAL_TO_1:
-            request.arguments[name] = Argument("constexpr", (EQUAL_TO_1,), 1)
-        elif argument.type != "constexpr":
-            request.arguments[name] = replace(argument, facts=(DIVISIBLE_BY_16,))
-
-
 # --- compiling -----------------------------------------------------------------------------------
 
 
 def _compiled(
-    kernel: _triton.TritonKernel,
-    request: _Request,
+    kernel: _triton_kernels.JitKernel,
+    wanted: request.CompileRequest,
     options: Mapping[str, Any],
     capability: int,
     triton_version: str,
     bundled: KernelFile | None,
 ) -> Compiled:
-    ordered = {p.name: request.arguments[p.name] for p in kernel.parameters}
+    ordered = {p.name: wanted.arguments[p.name] for p in kernel.parameters}
     try:
-        _check_options(options)
+        limits.check_options(options)
     except UsageError as error:  # it stands in the file's own configuration
         raise InputError(str(error), kernel.spot()) from None
     constexprs = {n: a.value for n, a in ordered.items() if a.type == "constexpr"}
@@ -536,14 +383,14 @@ def _compiled(
             return None
 
     metadata = {k: output.metadata[k] for k in _METADATA if k in output.metadata}
-    _check_limits(metadata, capability, kernel, with_stages)
+    limits.check_limits(metadata, capability, kernel, with_stages)
     ptx, name = output.asm["ptx"], output.metadata["name"]
     fmad = metadata.get("enable_fp_fusion", True)
-    resources = tools.ptxas_resources(ptx, fmad=fmad)[name]
+    resources = ptxas.ptxas_resources(ptx, fmad=fmad)[name]
     resources = replace(
         resources, shared_bytes=resources.static_shared_bytes + metadata.get("shared", 0)
     )
-    arguments = dict(request.values)
+    arguments = dict(wanted.values)
     for parameter, argument in ordered.items():
         if argument.type.startswith("*"):
             arguments.setdefault(
@@ -565,79 +412,13 @@ def _compiled(
         signature=signature,
         constexprs=constexprs,
         specialization={n: a.facts for n, a in ordered.items() if a.facts},
-        grid=request.grid,
+        grid=wanted.grid,
         arguments={n: arguments[n] for n in plain if n in arguments},
         source_file=kernel.file,
         source_function=kernel.name,
         kernel=bundled.name if bundled else None,
         triton_version=triton_version,
-        notes=(*request.notes, *output.warnings),
-        shape=request.shape,
-        dtype=request.dtype,
+        notes=(*wanted.notes, *output.warnings),
+        shape=wanted.shape,
+        dtype=wanted.dtype,
     )
-
-
-def _check_options(options: Mapping[str, object]) -> None:
-    for name, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name} is {value!r}, expected an integer of at least 1")
-        if value >= 2**31:
-            raise UsageError(f"{name} is {value}, expected an integer of at most {2**31 - 1}")
-        most = _MAX_THREADS // 32
-        if name == "num_warps" and (value & (value - 1) or value > most):
-            raise UsageError(f"num_warps is {value}, expected a power of two up to {most}")
-        if name == "num_ctas" and (value & (value - 1) or value > 16):
-            raise UsageError(f"num_ctas is {value}, expected a power of two up to 16")
-
-
-def _check_limits(
-    metadata: Mapping[str, Any],
-    capability: int,
-    kernel: _triton.TritonKernel,
-    with_stages: Callable[[int], int | None],
-) -> None:
-    """Raise what Triton's launcher would raise on the device (``OutOfResources``).
-
-    ``with_stages`` gives the shared memory of a block with another ``num_stages``.
-    """
-    limit = find_capability(f"sm_{capability}").shared_per_block_bytes
-    checks = (
-        ("shared memory", metadata.get("shared") or 0, limit, "bytes"),
-        ("tensor memory", metadata.get("tmem_size") or 0, _MAX_TENSOR_MEMORY_COLUMNS, "columns"),
-        ("threads", metadata.get("num_warps", 4) * 32, _MAX_THREADS, "threads"),
-    )
-    for what, needed, most, unit in checks:
-        if needed <= most:
-            continue
-        advice = "reduce block sizes or num_stages"
-        if what == "shared memory":
-            stages = metadata.get("num_stages") or 1
-            fitting = _fitting_stages(stages, needed, most, with_stages)
-            advice = f"reduce block sizes: no num_stages below {stages} fits"
-            if fitting is not None:
-                advice = f"num_stages={fitting[0]} needs {fitting[1]}"
-            elif stages == 1:
-                advice = "reduce block sizes"
-        raise InputError(
-            f"out of resource: {what}: a block needs {needed} {unit}, sm_{capability} has {most}; "
-            f"{advice}",
-            kernel.spot(),
-        )
-
-
-def _fitting_stages(
-    stages: int, needed: int, most: int, with_stages: Callable[[int], int | None]
-) -> tuple[int, int] | None:
-    """The largest lower ``num_stages`` that fits, and what it needs; None: none does.
-
-    A stage less tells what a stage takes: those that are sure to need too much are passed over.
-    """
-    tried = stages - 1
-    while tried >= 1:
-        size = with_stages(tried)
-        if size is not None and size <= most:
-            return tried, size
-        a_stage = (needed - size) // (stages - tried) if size is not None else 0
-        over = size - most if size is not None else 0
-        tried -= max(1, over // a_stage if a_stage > 0 else 1)
-    return None

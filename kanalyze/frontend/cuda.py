@@ -111,10 +111,10 @@ def _nvrtc() -> Path | None:
         for place in _nvidia_folders()
         for folder in (*place.glob("cu[0-9]*/lib"), *place.glob("cuda_nvrtc/lib"))
     ]
-    found = [file for folder in folders for file in folder.glob("libnvrtc.so.*[0-9]")]
-    if not found and (home := os.environ.get("CUDA_HOME")):
-        found = list(Path(home, "lib64").glob("libnvrtc.so.*[0-9]"))
-    return max(found, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)], default=None)
+    libraries = [file for folder in folders for file in folder.glob("libnvrtc.so.*[0-9]")]
+    if not libraries and (home := os.environ.get("CUDA_HOME")):
+        libraries = list(Path(home, "lib64").glob("libnvrtc.so.*[0-9]"))
+    return max(libraries, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)], default=None)
 
 
 def _nvidia_folders() -> Iterator[Path]:
@@ -173,9 +173,9 @@ def _with_nvrtc(path: Path, source: bytes, arch: str) -> Cuda:
     if "invalid value for --gpu-architecture" in log:
         raise MissingToolError(f"{said_by} does not know {arch}: {_NVRTC} --upgrade")
     message = f"{said_by} failed (code {code})"
-    found = _first_error(log, path, source, message)
+    first = _first_error(log, path, source, message)
     hint = "; NVRTC compiles device code alone: with nvcc on the PATH, host code may stay"
-    raise InputError(found.message + hint, found.spot, found.file)
+    raise InputError(first.message + hint, first.spot, first.file)
 
 
 def _run_nvrtc(
@@ -224,19 +224,19 @@ def _first_error(said: str, path: Path, source: bytes, otherwise: str) -> InputE
     ]
     if not errors:
         return InputError(otherwise, file=str(path))
-    at, found = errors[0]
+    at, match = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    number = int(found["line"])
-    file, text = found["file"], ""
+    number = int(match["line"])
+    file, text = match["file"], ""
     if os.path.realpath(file) == os.path.realpath(path):
         file = str(path)
         listed = source.decode("utf-8", "replace").splitlines()
         text = listed[number - 1] if 0 < number <= len(listed) else ""
-    column = int(found["column"]) if "column" in found.groupdict() else 0
+    column = int(match["column"]) if "column" in match.groupdict() else 0
     if not column:
         carets = (line.index("^") for line in lines[at + 1 : at + 4] if line.strip() == "^")
         column = _column(next(carets, None), lines[at + 1 : at + 2], text)
-    return InputError(f"{found['text'].strip()}{more}", SourceSpot(file, number, column, text))
+    return InputError(f"{match['text'].strip()}{more}", SourceSpot(file, number, column, text))
 
 
 def _column(caret: int | None, shown: Sequence[str], text: str) -> int:
@@ -260,9 +260,9 @@ def source_name(symbol: str) -> str:
         return symbol
     at = 3 if symbol.startswith("_ZN") else 2
     name = symbol
-    while found := re.match(r"\d+", symbol[at:]):
-        start = at + found.end()
-        at = start + int(found[0])
+    while number := re.match(r"\d+", symbol[at:]):
+        start = at + number.end()
+        at = start + int(number[0])
         name = symbol[start:at]
         if not symbol.startswith("_ZN"):
             break
@@ -297,11 +297,11 @@ def parameters(source: str, kernel: str) -> list[tuple[str, str | None]]:
     pattern = (
         rf"__global__[^;{{}}()]*(?:\([^()]*\)[^;{{}}()]*)*?\b{re.escape(kernel)}\s*\(([^()]*)\)"
     )
-    found = re.search(pattern, text)
-    if found is None or not found[1].strip() or found[1].strip() == "void":
+    match = re.search(pattern, text)
+    if match is None or not match[1].strip() or match[1].strip() == "void":
         return []
     result: list[tuple[str, str | None]] = []
-    for piece in found[1].split(","):
+    for piece in match[1].split(","):
         words = re.findall(r"\w+|\*|[^\s\w]", piece.partition("=")[0])
         plain = [w for w in words if w not in _QUALIFIERS]
         if len(plain) < 2 or not plain[-1].isidentifier() or {"<", ">", "[", "&"} & set(plain):

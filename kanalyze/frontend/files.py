@@ -33,10 +33,10 @@ def files_of(target: str) -> list[str]:
         InputError: there are none.
     """
     if os.path.isdir(target):
-        found = _below(Path(target))
-        if not found:
+        inputs = _below(Path(target))
+        if not inputs:
             raise InputError("there is no .ptx file in this folder, and no .cubin", file=target)
-        return found
+        return inputs
     if not glob.has_magic(target) or os.path.exists(target):
         return [target]
     matched = sorted(glob.glob(target, recursive=True))
@@ -90,10 +90,10 @@ def standard_input() -> bytes:
 
 
 def _below(folder: Path) -> list[str]:
-    found = []
+    paths = []
     for parent, _, names in os.walk(folder, followlinks=False):
-        found += [os.path.join(parent, name) for name in names if name.endswith(IN_FOLDERS)]
-    return _folded(str(Path(f)) for f in found if os.path.isfile(f))
+        paths += [os.path.join(parent, name) for name in names if name.endswith(IN_FOLDERS)]
+    return _folded(str(Path(f)) for f in paths if os.path.isfile(f))
 
 
 def _folded(files: Iterable[str]) -> list[str]:
@@ -197,14 +197,14 @@ def _of_ttir(path: Path, kernel: str) -> tuple[Named, ...]:
 def _parameters(line: str) -> tuple[Named, ...]:
     result = []
     for piece in _until_closed(line):
-        found = _PARAMETER.match(piece)
-        if found is None:  # descriptors and tuples become several parameters in PTX
+        match = _PARAMETER.match(piece)
+        if match is None:  # descriptors and tuples become several parameters in PTX
             return ()
         divisor = re.search(r"tt\.divisibility\s*=\s*(\d+)", piece)
         facts = (f"divisible by {divisor[1]}",) if divisor else ()
         name = re.search(r'loc\("([^"]+)"', piece)
-        shown = name[1] if name else found["name"]
-        result.append(Named(shown, _triton_type(found["type"]), facts))
+        shown = name[1] if name else match["name"]
+        result.append(Named(shown, _triton_type(match["type"]), facts))
     return tuple(result)
 
 

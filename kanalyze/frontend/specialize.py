@@ -42,7 +42,7 @@ SCALAR_TYPES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class TritonParameter:
     """A kernel's parameter as ``@triton.jit`` sees it (``triton.runtime.jit.KernelParam``).
 
     ``type`` is the annotated type ("" where there is none); ``default`` counts only with
@@ -60,11 +60,11 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class Specialization:
     """What Triton is told about one argument.
 
     Attributes:
-        type: ``*fp32``, ``i32``, …, or ``constexpr``: then the argument is no parameter in PTX.
+        type: ``*fp32``, ``i32``, …, or ``constexpr``: then the argument is not a parameter in PTX.
         facts: :data:`DIVISIBLE_BY_16` or :data:`EQUAL_TO_1`, or nothing.
         value: the constant, for ``constexpr``.
     """
@@ -86,7 +86,7 @@ class Pointer:
     align: int = 256
 
 
-def specialise(parameter: Parameter, value: object) -> Argument:
+def specialise(parameter: TritonParameter, value: object) -> Specialization:
     """Return what Triton's launcher would compile in for this parameter and value.
 
     Args:
@@ -97,39 +97,39 @@ def specialise(parameter: Parameter, value: object) -> Argument:
         UsageError: Triton takes no such value at launch.
     """
     if parameter.constexpr:
-        return Argument("constexpr", (), value)
+        return Specialization("constexpr", (), value)
     plain = _specialise_value(parameter, value)
     if not parameter.type:
         return plain
     # An annotated type wins over the value's; a value of 1 then stays an ordinary argument.
     if parameter.type == "u1" or parameter.type[:2] in ("fp", "bf"):
-        return Argument(parameter.type)
+        return Specialization(parameter.type)
     divisible = plain.facts == (DIVISIBLE_BY_16,)
-    return Argument(parameter.type, plain.facts if divisible else ())
+    return Specialization(parameter.type, plain.facts if divisible else ())
 
 
-def _specialise_value(parameter: Parameter, value: object) -> Argument:
+def _specialise_value(parameter: TritonParameter, value: object) -> Specialization:
     match value:
         case None:
-            return Argument("constexpr", (), None)
+            return Specialization("constexpr", (), None)
         case bool():
-            return Argument("u1")
+            return Specialization("u1")
         case int() if value == 1 and parameter.specialise:
-            return Argument("constexpr", (EQUAL_TO_1,), 1)
+            return Specialization("constexpr", (EQUAL_TO_1,), 1)
         case int():
-            return Argument(_integer_type(parameter, value), _divisible(parameter, value))
+            return Specialization(_integer_type(parameter, value), _divisible(parameter, value))
         case float():
-            return Argument("fp32")
+            return Specialization("fp32")
         case Pointer():
             kind = "*k" if parameter.const else "*"
-            return Argument(kind + value.dtype, _divisible(parameter, value.align))
+            return Specialization(kind + value.dtype, _divisible(parameter, value.align))
     raise UsageError(
         f"parameter '{parameter.name}': {value!r} cannot be passed to a kernel, "
         "expected an integer, a float or a bool (or annotate the parameter with tl.constexpr)"
     )
 
 
-def _integer_type(parameter: Parameter, value: int) -> str:
+def _integer_type(parameter: TritonParameter, value: int) -> str:
     if -(2**31) <= value < 2**31:
         return "i32"
     if -(2**63) <= value < 2**63:
@@ -139,7 +139,7 @@ def _integer_type(parameter: Parameter, value: int) -> str:
     raise UsageError(f"parameter '{parameter.name}': {value} does not fit into 64 bits")
 
 
-def _divisible(parameter: Parameter, value: int) -> tuple[str, ...]:
+def _divisible(parameter: TritonParameter, value: int) -> tuple[str, ...]:
     wanted = parameter.specialise and parameter.specialise_alignment
     return (DIVISIBLE_BY_16,) if wanted and value % 16 == 0 else ()
 
@@ -150,7 +150,7 @@ def _divisible(parameter: Parameter, value: int) -> tuple[str, ...]:
 def parse_value(text: object) -> object:
     """Return the value that a text stands for: ``128``, ``1e-5``, ``true``, ``None``, ``'relu'``.
 
-    A text that is none of these stands for itself; a value that is no text is returned as it is.
+    A text that is none of these stands for itself; a value that is not text is returned as it is.
     """
     if not isinstance(text, str):
         return text
@@ -187,9 +187,9 @@ def normalise_type(text: str) -> str:
             f"type '{text.strip()}' is not supported in a signature: tensor descriptors and tuples "
             "are made at launch from tensors that do not exist here"
         )
-    found = re.fullmatch(r"(\**)(const\s+|k(?=[a-z]))?\s*(\w+)(\**)", cleaned)
-    if found is not None:
-        stars, const, name, more = found.groups()
+    match = re.fullmatch(r"(\**)(const\s+|k(?=[a-z]))?\s*(\w+)(\**)", cleaned)
+    if match is not None:
+        stars, const, name, more = match.groups()
         name = _ALIASES.get(name, name)
         stars += more
         if len(stars) > 1:
@@ -203,7 +203,7 @@ def normalise_type(text: str) -> str:
     )
 
 
-def parse_signature(text: str, parameters: Sequence[Parameter]) -> dict[str, Argument]:
+def parse_signature(text: str, parameters: Sequence[TritonParameter]) -> dict[str, Specialization]:
     """Read a signature in the format of Triton's ahead-of-time compiler.
 
     ``"*fp32:16, *fp32, i32:16, i32:1, 1024"``, by position: a type, then ``:16`` (divisible by 16)
@@ -221,17 +221,17 @@ def parse_signature(text: str, parameters: Sequence[Parameter]) -> dict[str, Arg
     positional: list[str] = []
     names = [parameter.name for parameter in parameters]
     for item in _split(text):
-        found = re.fullmatch(r"(?s)([A-Za-z_]\w*)\s*=\s*(.+)", item)
-        if found is None:
+        named = re.fullmatch(r"(?s)([A-Za-z_]\w*)\s*=\s*(.+)", item)
+        if named is None:
             if given:
                 raise UsageError(f"signature: '{item}' stands after an item with a name")
             positional.append(item)
-        elif found[1] not in names:
+        elif named[1] not in names:
             raise UsageError(
-                f"signature: unknown parameter '{found[1]}': {nearest(found[1], names)}"
+                f"signature: unknown parameter '{named[1]}': {nearest(named[1], names)}"
             )
         else:
-            given[found[1]] = found[2].strip()
+            given[named[1]] = named[2].strip()
     plain = [parameter.name for parameter in parameters if not parameter.constexpr]
     short = len(positional) < len(names) and len(positional) <= len(plain)
     targets = plain if short and not any(map(_is_value, positional)) else names
@@ -252,9 +252,9 @@ def parse_signature(text: str, parameters: Sequence[Parameter]) -> dict[str, Arg
     }
 
 
-def _parse_item(parameter: Parameter, item: str) -> Argument | None:
+def _parse_item(parameter: TritonParameter, item: str) -> Specialization | None:
     if _is_value(item):
-        return Argument("constexpr", (), parse_value(item))
+        return Specialization("constexpr", (), parse_value(item))
     if item == "constexpr":
         return None  # its value comes from elsewhere
     if parameter.constexpr and not re.match(r"\*|tensordesc", item):
@@ -262,15 +262,15 @@ def _parse_item(parameter: Parameter, item: str) -> Argument | None:
             raise UsageError(
                 f"signature: '{parameter.name}' is a constexpr and takes a value, found '{item}'"
             )
-        return Argument("constexpr", (), parse_value(item))
+        return Specialization("constexpr", (), parse_value(item))
     kind, colon, hint = item.partition(":")
     kind, hint = normalise_type(kind), hint.strip()
     if not colon:
-        return Argument(kind)
+        return Specialization(kind)
     if hint == "16" and kind[:2] not in ("fp", "bf"):
-        return Argument(kind, (DIVISIBLE_BY_16,))
+        return Specialization(kind, (DIVISIBLE_BY_16,))
     if hint == "1" and kind[0] in "iu":
-        return Argument("constexpr", (EQUAL_TO_1,), 1)
+        return Specialization("constexpr", (EQUAL_TO_1,), 1)
     raise UsageError(
         f"signature: '{item}' of '{parameter.name}': expected ':16' (divisible by 16; pointers and "
         "integers) or ':1' (equal to 1; integers) after the type"
@@ -306,7 +306,9 @@ def _split(text: str) -> list[str]:
     return items
 
 
-def with_value(parameter: Parameter, stated: Argument | None, value: object) -> Argument:
+def with_value(
+    parameter: TritonParameter, stated: Specialization | None, value: object
+) -> Specialization:
     """Return the argument for a set value; what a signature states of it stays, if it can be true.
 
     Raises:
@@ -327,7 +329,7 @@ def with_value(parameter: Parameter, stated: Argument | None, value: object) -> 
 
 
 def check_complete(
-    kernel: str, parameters: Sequence[Parameter], arguments: Mapping[str, Argument]
+    kernel: str, parameters: Sequence[TritonParameter], arguments: Mapping[str, Specialization]
 ) -> None:
     """Raise a UsageError, with a complete signature, for parameters that nothing is known of."""
     missing = [p for p in parameters if p.name not in arguments]
@@ -341,7 +343,9 @@ def check_complete(
     raise UsageError(f'{kernel}: {"; ".join(parts)}; for example --signature "{example}"')
 
 
-def example_signature(parameters: Sequence[Parameter], known: Mapping[str, Argument]) -> str:
+def example_signature(
+    parameters: Sequence[TritonParameter], known: Mapping[str, Specialization]
+) -> str:
     """Return a complete signature for messages; types that are not known are guessed by name."""
     items = []
     for parameter in parameters:

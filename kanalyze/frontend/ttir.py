@@ -78,7 +78,7 @@ def read(
         notes: carried along.
         first_column: number of the first column in the text (0 in Triton up to 3.6).
     """
-    reader = _Reader(1 - first_column)
+    reader = _LocationReader(1 - first_column)
     definitions: dict[str, str] = {}
     rows: list[tuple[int, str, str | None]] = []
     for number, raw in enumerate(text.splitlines(), 1):
@@ -124,16 +124,16 @@ def _without_locations(line: str) -> tuple[str, str | None]:
     """A line without its ``loc(…)``, and what the last one, behind the operation, holds."""
     outside = _outside_strings(line)
     kept, own, position = [], None, 0
-    for found in re.finditer(r"\bloc\(", line):
-        if found.start() < position or not outside[found.start()]:
+    for location in re.finditer(r"\bloc\(", line):
+        if location.start() < position or not outside[location.start()]:
             continue
-        depth, end = 1, found.end()
+        depth, end = 1, location.end()
         while end < len(line) and depth:
             if outside[end]:
                 depth += {"(": 1, ")": -1}.get(line[end], 0)
             end += 1
-        kept.append(line[position : found.start()].rstrip(" "))
-        own = line[found.end() : end - 1] if not line[end:].strip() else None
+        kept.append(line[position : location.start()].rstrip(" "))
+        own = line[location.end() : end - 1] if not line[end:].strip() else None
         position = end
     kept.append(line[position:])
     return "".join(kept).rstrip(), own
@@ -164,7 +164,7 @@ def _with_regions(rows: list[tuple[str, str | None]]) -> list[str | None]:
     return owns
 
 
-class _Reader:
+class _LocationReader:
     """Locations to the places they name; what cannot be read names none."""
 
     def __init__(self, column_shift: int) -> None:
@@ -180,9 +180,9 @@ class _Reader:
         if text in self.known:
             return self.known[text]
         self.known[text] = ()  # a definition that leads to itself names nothing
-        found = self._read(text, depth + 1)
-        self.known[text] = found
-        return found
+        places = self._read(text, depth + 1)
+        self.known[text] = places
+        return places
 
     def _read(self, text: str, depth: int) -> tuple[Place, ...]:
         if text.startswith("#"):

@@ -39,7 +39,7 @@ def load(path: Path) -> ModuleType:
     is a package). What the file prints goes to standard error.
 
     Raises:
-        InputError: the file is missing, is no Python, or fails while it runs; with the place.
+        InputError: the file is missing, is not Python, or fails while it runs; with the place.
         MissingToolError: it imports a package that is not installed.
     """
     path = path.absolute()
@@ -284,22 +284,3 @@ def own_names(module: ModuleType) -> dict[str, object]:
         for name, value in vars(module).items()
         if not name.startswith("__") and not inspect.ismodule(value)
     }
-
-
-# --- what a compiler says ------------------------------------------------------------------------
-
-
-def diagnostics(text: str, severity: str) -> list[str]:
-    """Return MLIR's diagnostics of one severity, each ``FILE:LINE:COLUMN: message``."""
-    found = re.findall(rf"^(?:loc\(.*?\)|(\S+?:\d+:\d+)): {severity}: (.+)$", text, re.M)
-    return [f"{place}: {message}" if place else message for place, message in dict.fromkeys(found)]
-
-
-def short(text: str, limit: int = 300) -> str:
-    """Return a message of Triton's on one line, without the ``repr`` of an exception around it."""
-    text = text.strip()
-    wrapped = re.fullmatch(r"(\w*(?:Error|Exception|Failure))\((['\"])(.*)\2,?\)", text, re.DOTALL)
-    if wrapped and " " in wrapped[3]:
-        text = wrapped[3].replace("\\n", "\n").replace("\\'", "'")
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"

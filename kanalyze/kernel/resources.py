@@ -22,7 +22,8 @@ from kanalyze.ptx.calls import dynamic_shared
 from kanalyze.ptx.write import write_ptx
 from kanalyze.results import kernel as doc
 from kanalyze.sass.code import Code, code_of, read_code
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
+from kanalyze.toolchain.resources import KernelResources
 
 LEFT_OUT = Unknown("left out as asked for (--no-sass)")
 NO_PTX = "there is no PTX in the file"
@@ -45,7 +46,7 @@ class AssembledKernels:
 
     subject: Subject
     dynamic: Collection[str]
-    known: Mapping[str, tools.Resources]
+    known: Mapping[str, KernelResources]
     cubin: bytes | None = None
     reason: str | None = None
 
@@ -67,7 +68,7 @@ class AssembledKernels:
             remarks=known.remarks,
         )
 
-    def _shared(self, kernel: str, known: tools.Resources) -> int | None:
+    def _shared(self, kernel: str, known: KernelResources) -> int | None:
         launch = self.subject.launch
         if kernel in self.dynamic and launch is not None:
             return launch.shared_bytes
@@ -174,7 +175,7 @@ def assemble(subject: Subject) -> AssembledKernels:
         if subject.cubin is not None and subject.given:
             return AssembledKernels(subject, dynamic, tools.cubin_resources(subject.cubin.data))
         from_triton = subject.shared_bytes is not None
-        made = tools.assemble(_text(subject.module), of_triton=from_triton)
+        made = ptxas.assemble(_text(subject.module), of_triton=from_triton)
         return AssembledKernels(subject, dynamic, made.resources, made.cubin)
     except MissingToolError as error:
         reason = str(error)

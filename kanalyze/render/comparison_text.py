@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 from kanalyze.results import comparison as doc
 from kanalyze.text.numbers import bound_name, decimal, engineering, extents, giga, tera, whole
-from kanalyze.text.page import NBSP, Page, Segment
+from kanalyze.text.page import NBSP, Page
 from kanalyze.text.table import Columns
 
-_LABEL = 11
 _SIDES = "AB"
 _UNKNOWN = "?"
 _ESTIMATES = "L2, HBM and time are estimates, see 'kanalyze traffic'"
@@ -79,10 +78,6 @@ class _ComparisonReport:
             self._steps()
         self._rest()
 
-    def row(self, label: str, *segments: Segment) -> None:
-        """A labelled row."""
-        self.page.line(*segments, lead=[(f"{label:<{_LABEL}} ", "label")], hang=2)
-
     def table(self, heads: Sequence[str], lines: Sequence[Sequence[str]], last: str = "") -> None:
         """Right-aligned columns; a column named ``last`` is left-aligned text behind them."""
         cut = len(heads) - bool(last)
@@ -104,7 +99,7 @@ class _ComparisonReport:
         page.rule()
         if comparison.settings:
             given = ", ".join(f"{n}{NBSP}={NBSP}{v}" for n, v in comparison.settings.items())
-            self.row("shape", (given, ""))
+            self.page.row("shape", (given, ""))
         if not self.two:
             return
         for letter, name, summary, side in zip(
@@ -113,7 +108,7 @@ class _ComparisonReport:
             number = side.totals.launches
             text = f": {summary}" if summary else ""
             more = f", {number}{NBSP}launches" if number > 1 else ""
-            self.row(letter, (name, "title"), (f"{text}{more}", ""))
+            self.page.row(letter, (name, "title"), (f"{text}{more}", ""))
 
     def _metrics(self) -> None:
         point = self.comparison.points[0]
@@ -241,9 +236,9 @@ class _ComparisonReport:
         label = "assumed"
         first = (_ESTIMATES,) if comparison.estimated else ()
         for text in (*first, *comparison.assumptions):
-            self.row(label, (text, ""))
+            self.page.row(label, (text, ""))
             label = ""
         label = "unknown"
         for reason in dict.fromkeys(u.reason for u in comparison.unknown if comparison.estimated):
-            self.row(label, (reason, "warn"))
+            self.page.row(label, (reason, "warn"))
             label = ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kanalyze.results.kernel import Analysed, Finding, Proof
 from kanalyze.text.numbers import decimal, whole
-from kanalyze.text.page import NBSP, Page
+from kanalyze.text.page import LABEL, NBSP, Page
 
 _STYLES = {"error": "bad", "warning": "warn", "info": "source"}
 _WORDS = {
@@ -16,18 +16,18 @@ _WORDS = {
 }  # fmt: skip
 
 
-def add(page: Page, findings: Sequence[Finding], analysed: Analysed, label: int) -> None:
+def add(page: Page, findings: Sequence[Finding], analysed: Analysed) -> None:
     """Add the findings; where there are none, what was looked at.
 
     Args:
         page: takes the lines.
         findings: the most severe first.
         analysed: how many accesses are known, out of how many.
-        label: columns of the labels in front of rows.
     """
     missing = analysed.missing
     left = f"; {missing} of {analysed.of} accesses are not known" if missing else ""
-    lead = [(f"{'findings':<{label}} ", "label")]
+    lead = [(f"{'findings':<{LABEL}} ", "label")]
+    page.section("findings")
     if not findings:
         style = "warn" if missing else "good"
         page.line((f"none{left}", style), lead=lead)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kanalyze.models.static_counts import AccessClass
 from kanalyze.render import findings_text, listing_text, sass_text
@@ -16,8 +16,16 @@ _MNEMONIC = {
     "load": "ld", "store": "st", "async_copy": "cp.async", "bulk_load": "bulk copy in",
     "bulk_store": "bulk copy out", "atomic": "atom", "reduction": "red",
 }  # fmt: skip
-_LABEL = 11
 _TOP_OPCODES = 12
+SECTIONS = (
+    "kernel", "incomplete", "accesses", "loads", "stores", "atomics", "reductions", "shared",
+    "local", "const", "generic", "coarsening", "tensor core", "registers", "shared mem.",
+    "threads", "branches",
+    *(f"%{name}.{axis}" for name in ("ctaid", "clusterid", "tid") for axis in "xyz"),
+    "where", "loops", "parameters", "opcodes", "PTX", "SASS", "spills", "findings", "listing",
+    "functions", "not read",
+)  # fmt: skip
+"""The sections of a report: its labels at the left, and parts without one."""
 
 
 def render(
@@ -27,6 +35,7 @@ def render(
     color: bool = False,
     quiet: bool = False,
     listing: bool = True,
+    sections: Collection[str] = (),
 ) -> str:
     """The report as text.
 
@@ -36,6 +45,8 @@ def render(
         color: whether to use ANSI colours.
         quiet: one line for each kernel, no more.
         listing: whether to show the listing, where the report has one.
+        sections: only these of `SECTIONS`, and the names of kernels where there are several; all
+            where empty.
     """
     page = Page(width)
     unread = Counter(skipped.file for skipped in report.skipped if skipped.line > 0)
@@ -59,7 +70,8 @@ def render(
             listing_text.show(page, kernel)
     if not quiet:
         _rest(page, report)
-    return page.text(color)
+    heads = ["kernel"] if sections and len(report.kernels) > 1 else []
+    return page.text(color, [*sections, *heads])
 
 
 def loads_of(kernel: doc.Kernel) -> list[tuple[str, AccessClass]]:
@@ -138,6 +150,7 @@ class _Summary:
     def show(self) -> None:
         """Add all of it."""
         kernel, page = self.kernel, self.page
+        page.section("kernel")
         page.rule()
         page.line(
             (kernel.name, "title"),
@@ -156,13 +169,10 @@ class _Summary:
         self._params()
         self._opcodes()
         sass_text.add(page, sass_text.sass_rows(kernel.sass, self.reasons.get(f"{self.path}.sass")))
+        page.section("")
         page.line((_STATIC + _in_loops(kernel), "dim"))
         page.blank()
-        findings_text.add(page, kernel.findings, kernel.analysed, _LABEL)
-
-    def row(self, label: str, *segments: Segment) -> None:
-        """A labelled row."""
-        self.page.line(*segments, lead=[(f"{label:<{_LABEL}} ", "label")], hang=2)
+        findings_text.add(page, kernel.findings, kernel.analysed)
 
     def value(self, field: str, value: object, unit: str = "") -> str:
         """A value, or that it is unknown and why."""
@@ -173,7 +183,7 @@ class _Summary:
 
     def _analysed(self) -> None:
         if self.unread:
-            self.row(
+            self.page.row(
                 "incomplete",
                 (f"{plural(self.unread, 'statement')} of the file could not be read", "bad"),
                 (" (listed at the end): the counts below lack them", ""),
@@ -181,18 +191,18 @@ class _Summary:
         analysed = self.kernel.analysed
         text = f"{analysed.accesses} of {analysed.of} accesses analysed"
         if analysed.of == 0:
-            self.row(
+            self.page.row(
                 "accesses", ("none: the kernel has no memory access but its arguments", "warn")
             )
             return
         whole = analysed.accesses == analysed.of
         style = "good" if whole else "bad" if analysed.accesses == 0 else "warn"
-        self.row("accesses", (text, style))
+        self.page.row("accesses", (text, style))
         if whole:
             return
         for access in self.kernel.accesses:
             if access.address is None:
-                self.row(
+                self.page.row(
                     "",
                     (f"line {access.line} {access.opcode}: {access.reason or 'no reason'}", "warn"),
                 )
@@ -212,14 +222,14 @@ class _Summary:
                         ("steady", "in the loop (steady)"),
                     )
                 )
-                self.row("", (f"of {_MNEMONIC[kind]}: {text}", ""))
+                self.page.row("", (f"of {_MNEMONIC[kind]}: {text}", ""))
         self._traffic("stores", "global", [(k, traffic[k]) for k in doc.STORES if k in traffic])
         for kind, label in (("atomic", "atomics"), ("reduction", "reductions")):
             if kind in traffic and traffic[kind].instructions:
                 self._traffic(label, "global", [(kind, traffic[kind])])
                 opcodes = Counter(a.opcode for a in kernel.accesses if a.kind == kind)
                 listed = ", ".join(f"{n} × {opcode}" for opcode, n in opcodes.items())
-                self.row("", (f"{listed}: each reads and writes L2", ""))
+                self.page.row("", (f"{listed}: each reads and writes L2", ""))
         unused = []
         for space in kernel.memory:
             if space in ("global", "param"):
@@ -231,16 +241,16 @@ class _Summary:
                 unused.append(space)
         if unused:
             listed = " or ".join(", ".join(unused).rsplit(", ", 1))
-            self.row("", (f"no {listed} accesses in the PTX", "dim"))
+            self.page.row("", (f"no {listed} accesses in the PTX", "dim"))
 
     def _traffic(self, label: str, space: str, parts: list[tuple[str, AccessClass]]) -> None:
         parts = [(kind, t) for kind, t in parts if t.instructions]
         if not parts:
-            self.row(label, ("none", "dim"))
+            self.page.row(label, ("none", "dim"))
             return
         total = self.kernel.memory_totals[label]
         detail = "; ".join(_widths(space, k, t) for k, t in parts)
-        self.row(
+        self.page.row(
             label,
             (plural(total.instructions, "instruction"), "memory"),
             (f", {_size(total.bytes_per_thread)}: {detail}", ""),
@@ -250,9 +260,9 @@ class _Summary:
         kernel = self.kernel
         coarse = kernel.thread_coarsening
         if coarse.elements_per_thread is None:
-            self.row("coarsening", (f"unknown ({coarse.basis})", ""))
+            self.page.row("coarsening", (f"unknown ({coarse.basis})", ""))
         else:
-            self.row(
+            self.page.row(
                 "coarsening",
                 (f"{plural(coarse.elements_per_thread, 'element')} per thread", "title"),
                 (f", {coarse.basis}", ""),
@@ -263,12 +273,12 @@ class _Summary:
             for name, n in (("mma", core.mma), ("wgmma", core.wgmma), ("tcgen05.mma", core.tcgen05))
             if n
         ]
-        self.row("tensor core", (", ".join(used) or "none", "tensor" if used else "dim"))
+        self.page.row("tensor core", (", ".join(used) or "none", "tensor" if used else "dim"))
         spills = (kernel.spill_store_bytes, kernel.spill_load_bytes)
         if None not in spills and kernel.registers_per_thread is not None:
             spilled = any(spills)
             says = f" (says {kernel.resources_from})" if kernel.resources_from else ""
-            self.row(
+            self.page.row(
                 "registers",
                 (f"{kernel.registers_per_thread} per thread", ""),
                 (
@@ -280,17 +290,17 @@ class _Summary:
                 (says, "dim"),
             )
         else:
-            self.row(
+            self.page.row(
                 "registers", (self.value("registers_per_thread", kernel.registers_per_thread), "")
             )
         size = self.value("shared_bytes", kernel.shared_bytes, " B per block, static and dynamic")
-        self.row("shared mem.", (size, ""))
-        self.row("threads", (self._block(), ""))
+        self.page.row("shared mem.", (size, ""))
+        self.page.row("threads", (self._block(), ""))
         self._branches()
         for role in kernel.roles:
-            self.row(f"%{role.register}", (role.role, ""))
+            self.page.row(f"%{role.register}", (role.role, ""))
         for index, definition in enumerate(kernel.definitions):
-            self.row(
+            self.page.row(
                 "where" if index == 0 else "",
                 (definition.name, "address"),
                 (f" = {definition.expression}", ""),
@@ -306,7 +316,7 @@ class _Summary:
         }
         parts = [f"{branches[kind]} {text}" for kind, text in words.items() if branches.get(kind)]
         if parts:
-            self.row("branches", (", ".join(parts), ""))
+            self.page.row("branches", (", ".join(parts), ""))
 
     def _block(self) -> str:
         kernel = self.kernel
@@ -322,7 +332,7 @@ class _Summary:
     def _loops(self) -> None:
         kernel = self.kernel
         if not kernel.loops:
-            self.row("loops", ("none", "dim"))
+            self.page.row("loops", ("none", "dim"))
         for index, loop in enumerate(kernel.loops):
             where = f", {loop.source.file}:{loop.source.line}" if loop.source else ""
             depth = f", depth {loop.depth}" if loop.depth > 1 else ""
@@ -331,7 +341,7 @@ class _Summary:
                 if loop.trip_count is not None
                 else f"trip count {self.value(f'loops[{index}].trip_count', None)}"
             )
-            self.row(
+            self.page.row(
                 "loops" if index == 0 else "",
                 (loop.header, "loop"),
                 (f", lines {loop.line}-{loop.last_line}{where}{depth}: ", ""),
@@ -340,7 +350,7 @@ class _Summary:
 
     def _params(self) -> None:
         if not self.kernel.params:
-            self.row("parameters", ("none", "dim"))
+            self.page.row("parameters", ("none", "dim"))
         for index, param in enumerate(self.kernel.params):
             known = [param.source_type] if param.source_type else []
             kind = f".{param.type}" + (f" to {param.pointer}" if param.pointer else "")
@@ -348,7 +358,7 @@ class _Summary:
             wide = [f"{need}-B accesses: needs {need}-byte alignment"] if need else []
             text = ", ".join([*known, kind, *param.facts, *wide])
             name = param.source_name or param.name
-            self.row("parameters" if index == 0 else "", (name, "title"), (f": {text}", ""))
+            self.page.row("parameters" if index == 0 else "", (name, "title"), (f": {text}", ""))
 
     def _opcodes(self) -> None:
         kernel = self.kernel
@@ -357,7 +367,7 @@ class _Summary:
         if others:
             shown += f", and {plural(rest, 'instruction')} of {plural(others, 'other opcode')}"
         blocks = plural(kernel.blocks, "basic block")
-        self.row(
+        self.page.row(
             "opcodes",
             (f"{plural(kernel.instructions, 'instruction')} in {blocks}", "title"),
             (f": {shown}", ""),
@@ -367,9 +377,11 @@ class _Summary:
 def _rest(page: Page, report: doc.Report) -> None:
     if report.functions:
         page.blank()
+        page.section("functions")
         page.line((f"device functions defined: {', '.join(report.functions)}", ""), hang=2)
     if report.skipped:
         page.blank()
+        page.section("not read")
         page.line((f"not read ({len(report.skipped)}):", "bad"))
         for skipped in report.skipped:
             place = f"{skipped.file}:{skipped.line}" if skipped.line else skipped.file

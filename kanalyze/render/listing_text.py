@@ -30,6 +30,7 @@ def shortened(text: str) -> str:
 def show(page: Page, kernel: doc.Kernel) -> None:
     """Add the listing of a kernel."""
     page.blank()
+    page.section("listing")
     page.line(
         (f"listing of {kernel.name}", "title"),
         (f"   line numbers are those of {kernel.file}", "dim"),

@@ -12,11 +12,10 @@ from kanalyze.text.page import NBSP, Page, Segment
 Row = tuple[str, tuple[Segment, ...]]
 """A label and the text beside it."""
 
-_LABEL = 11
-
 
 def show_kernel(page: Page, kernel: doc.SassKernel, path: str, reasons: Mapping[str, str]) -> None:
     """Add the report on a kernel of which there is no PTX."""
+    page.section("kernel")
     page.rule()
     page.line(
         (kernel.name, "title"),
@@ -47,13 +46,14 @@ def show_kernel(page: Page, kernel: doc.SassKernel, path: str, reasons: Mapping[
     spilled = known("spill_store_bytes", kernel.spill_store_bytes, " B")
     rows.append(("spills", (("none" if kernel.spill_store_bytes == 0 else spilled, ""),)))
     add(page, rows)
+    page.section("")
     page.line(("Counts are static: instructions in the machine code, not executions.", "dim"))
 
 
 def add(page: Page, rows: Iterable[Row]) -> None:
     """Add labelled rows."""
     for label, segments in rows:
-        page.line(*segments, lead=[(f"{label:<{_LABEL}} ", "label")], hang=2)
+        page.row(label, *segments)
 
 
 def sass_rows(sass: doc.Sass | None, reason: str | None) -> Iterator[Row]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kanalyze.render import findings_text, traffic_bytes_text, traffic_rows_text, traffic_time_text
 from kanalyze.results import traffic as doc
 from kanalyze.text.numbers import extents, human, percent, percent_of, plural, whole
-from kanalyze.text.page import NBSP, Page, Segment
+from kanalyze.text.page import LABEL, NBSP, Page, Segment
 from kanalyze.text.table import Columns
 
-_LABEL = 11
 _TEXT_ROOM = 26  # columns that a table leaves for text, at least
+SECTIONS = (
+    "kernel", "accesses", "launch", "occupancy", "waves", "global", "shared", "counters", "bytes",
+    "by threads", "operations", "intensity", "branches", "estimates", "caches", "time", "measured",
+    "roofline", "findings", "global memory", "shared memory", "other memory", "assumed", "unknown",
+)  # fmt: skip
+"""The sections of the text: its labels at the left, and parts without one."""
 _LABELS = {
     "global_load": "loads",
     "global_store": "stores",
@@ -26,7 +31,12 @@ _LABELS = {
 
 
 def render(
-    traffic: doc.Traffic, *, width: int = 100, color: bool = False, every: bool = False
+    traffic: doc.Traffic,
+    *,
+    width: int = 100,
+    color: bool = False,
+    every: bool = False,
+    sections: Collection[str] = (),
 ) -> str:
     """The estimate as text.
 
@@ -35,10 +45,11 @@ def render(
         width: columns; longer lines are wrapped.
         color: whether to use ANSI colours.
         every: a row for each instruction; else alike ones of a source line share one.
+        sections: only these of `SECTIONS`; all where empty.
     """
     page = Page(width)
     _TrafficReport(page, traffic, every).show()
-    return page.text(color)
+    return page.text(color, sections)
 
 
 class _TrafficReport:
@@ -53,6 +64,7 @@ class _TrafficReport:
     def show(self) -> None:
         """Add all of it."""
         traffic, page = self.traffic, self.page
+        page.section("kernel")
         page.rule()
         page.line(
             (traffic.kernel, "title"),
@@ -72,10 +84,6 @@ class _TrafficReport:
         self._accesses()
         self._rest()
 
-    def row(self, label: str, *segments: Segment) -> None:
-        """A labelled row."""
-        self.page.line(*segments, lead=[(f"{label:<{_LABEL}} ", "label")], hang=2)
-
     def unknown(self, field: str) -> Segment:
         """That a field is unknown, and why."""
         self.said.add(field)
@@ -88,12 +96,12 @@ class _TrafficReport:
         analysed = self.traffic.analysed
         if analysed.of == 0:
             text = "0 of 0 accesses evaluated: the kernel accesses no memory but its arguments"
-            self.row("accesses", (text, "warn"))
+            self.page.row("accesses", (text, "warn"))
             return
         full = analysed.accesses == analysed.of
         style = "good" if full else "bad" if analysed.accesses == 0 else "warn"
         less = "" if full else ": totals that need the others are unknown, not less"
-        self.row(
+        self.page.row(
             "accesses",
             (f"{analysed.accesses} of {analysed.of} accesses evaluated", style),
             (less, ""),
@@ -101,7 +109,7 @@ class _TrafficReport:
 
     def _launch(self) -> None:
         traffic = self.traffic
-        self.row(
+        self.page.row(
             "launch",
             (f"grid {extents(traffic.grid)}", "title"),
             (", ", ""),
@@ -115,14 +123,14 @@ class _TrafficReport:
         )
         if traffic.arguments:
             given = ", ".join(f"{name}{NBSP}={NBSP}{v}" for name, v in traffic.arguments.items())
-            self.row("", (given, ""))
+            self.page.row("", (given, ""))
 
     def _occupancy(self) -> None:
         occupancy = self.traffic.occupancy
         if occupancy is None:
-            self.row("occupancy", self.unknown("occupancy"))
+            self.page.row("occupancy", self.unknown("occupancy"))
             return
-        self.row(
+        self.page.row(
             "occupancy",
             (f"{percent(occupancy.percent)}", "good" if occupancy.percent >= 50 else "warn"),
             (
@@ -137,16 +145,16 @@ class _TrafficReport:
         needs += [f"{whole(size)} B of shared memory per block" if size is not None else ""]
         limits = ", ".join(f"{n} {whole(m)}" for n, m in occupancy.limits.items() if m is not None)
         used = ", ".join(n for n in needs if n)
-        self.row("", (f"{used}; blocks that fit: {limits}" if used else limits, "dim"))
+        self.page.row("", (f"{used}; blocks that fit: {limits}" if used else limits, "dim"))
         for text in occupancy.better:
-            self.row("", (f"next: {text}", ""))
+            self.page.row("", (f"next: {text}", ""))
 
     def _waves(self) -> None:
         waves = self.traffic.waves
         if waves is None:
-            self.row("waves", self.unknown("waves"))
+            self.page.row("waves", self.unknown("waves"))
             return
-        self.row(
+        self.page.row(
             "waves",
             (f"{waves.waves:,.2f}", "title"),
             (f": {plural(waves.blocks_per_wave, 'block')} at a time; the last wave has ", ""),
@@ -177,7 +185,7 @@ class _TrafficReport:
         heads = ["requests", "sectors", "per request", "ideal", "efficiency"]
         self._table("global", heads, lines)
         if not any(a.space == "shared" for a in self.traffic.accesses):
-            self.row("shared", ("no accesses", "dim"))
+            self.page.row("shared", ("no accesses", "dim"))
             return
         lines = []
         for total in totals:
@@ -199,6 +207,7 @@ class _TrafficReport:
 
     def _more_counters(self) -> None:
         """Counters that no table above holds."""
+        self.page.section("counters")
         shown = ("global_", "shared_", "bulk_")
         for name, value in self.traffic.counters.items():
             if value is None or name.startswith(shown) or name in traffic_time_text.NAMES:
@@ -208,15 +217,16 @@ class _TrafficReport:
             if bounds:
                 text += f" (between {whole(bounds[0])} and {whole(bounds[-1])})"
             label = name.removesuffix("_bytes").replace("_", " ")
-            self.row("", (f"{label}: ", ""), (text, "title"))
+            self.page.row("", (f"{label}: ", ""), (text, "title"))
 
     def _table(
         self, label: str, heads: Sequence[str], lines: Sequence[tuple[list[str], list[Segment]]]
     ) -> None:
         """Numbers in columns, text behind them; at narrow widths the last columns are left out."""
         grid = Columns(heads, [cells for cells, _ in lines])
-        shown = grid.fitting(self.page.width - _LABEL - 1 - _TEXT_ROOM)
-        lead = f"{label:<{_LABEL}} "
+        shown = grid.fitting(self.page.width - LABEL - 1 - _TEXT_ROOM)
+        lead = f"{label:<{LABEL}} "
+        self.page.section(label)
         self.page.line((grid.head(shown), "label"), lead=[(lead, "label")])
         for cells, text in lines:
             self.page.line(*text, lead=[(" " * len(lead) + grid.line(cells, shown) + "  ", "")])
@@ -227,14 +237,14 @@ class _TrafficReport:
         """Bytes, operations and branches; caches and time."""
         self.page.blank()
         for label, segments in traffic_bytes_text.lines(self.traffic, self.unknown):
-            self.row(label, *segments)
+            self.page.row(label, *segments)
         self.page.blank()
         for label, segments in traffic_time_text.lines(self.traffic, self.unknown):
-            self.row(label, *segments)
+            self.page.row(label, *segments)
 
     def _findings(self) -> None:
         self.page.blank()
-        findings_text.add(self.page, self.traffic.findings, self.traffic.analysed, _LABEL)
+        findings_text.add(self.page, self.traffic.findings, self.traffic.analysed)
 
     # ------------------------------------------------------------ accesses
 
@@ -251,6 +261,7 @@ class _TrafficReport:
                 continue
             done = len([a for a in here if a.requests is not None])
             self.page.blank()
+            self.page.section(f"{space} memory")
             head = f"{space} memory" if space != "other" else "other memory, not evaluated"
             self.page.line(
                 (head, "title"),
@@ -292,7 +303,7 @@ class _TrafficReport:
             if texts:
                 self.page.blank()
             for index, text in enumerate(texts):
-                self.row(label if index == 0 else "", (text, "dim"))
+                self.page.row(label if index == 0 else "", (text, "dim"))
 
     def _unknown(self) -> list[str]:
         """The fields that are not known and stand nowhere above, by reason."""

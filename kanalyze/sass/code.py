@@ -10,6 +10,7 @@ from kanalyze.sass.cubin import Cubin
 from kanalyze.sass.ir import SassModule
 from kanalyze.sass.parse import parse_sass
 from kanalyze.toolchain import tools
+from kanalyze.toolchain.resources import KernelResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Code:
 
     origin: str
     module: SassModule
-    resources: Mapping[str, tools.Resources]
+    resources: Mapping[str, KernelResources]
 
 
 def read_code(data: bytes, origin: str) -> Code:

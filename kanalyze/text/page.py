@@ -5,7 +5,7 @@ Text is never read as markup, and characters that could steer a terminal become 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
@@ -35,20 +35,27 @@ STYLES = {
 NBSP = "\N{NO-BREAK SPACE}"
 """Stands for a space at which a line is not broken."""
 
+LABEL = 11
+"""Columns of the labels at the left."""
+
 _BREAK_AFTER = " ,;)*/"
 
 
 class Page:
-    """Collects lines of at most ``width`` columns."""
+    """Collects lines of at most ``width`` columns, in sections of a name each."""
 
     def __init__(self, width: int):
         self.width = max(20, width)
-        self._lines: list[list[Segment]] = []
+        self._lines: list[tuple[str, list[Segment]]] = []
+        self._section = ""
+
+    def section(self, name: str) -> None:
+        """Begin a section: the lines from here on belong to it."""
+        self._section = name
 
     def blank(self) -> None:
         """An empty line; never two together, nor one at the top."""
-        if self._lines and self._lines[-1]:
-            self._lines.append([])
+        self._add([])
 
     def fits(self, *texts: str) -> bool:
         """Whether texts fit on one line."""
@@ -56,7 +63,13 @@ class Page:
 
     def rule(self, style: str = "dim") -> None:
         """A line across."""
-        self._lines.append([("─" * self.width, style)])
+        self._add([("─" * self.width, style)])
+
+    def row(self, label: str, *segments: Segment) -> None:
+        """Add text beside a label, which begins the section of its name; "" goes on with one."""
+        if label:
+            self.section(label)
+        self.line(*segments, lead=[(f"{label:<{LABEL}} ", "label")], hang=2)
 
     def line(
         self,
@@ -81,16 +94,29 @@ class Page:
         parts = _wrapped(_safe(segments), room, hang)
         for index, part in enumerate(parts):
             if index == 0:
-                self._lines.append([*lead, *part])
+                self._add([*lead, *part])
             else:
-                self._lines.append([*after, (" " * hang, ""), *part])
+                self._add([*after, (" " * hang, ""), *part])
 
-    def text(self, color: bool) -> str:
-        """All lines as text, with ANSI colours or without."""
-        while self._lines and not self._lines[-1]:
-            self._lines.pop()
+    def _add(self, line: list[Segment]) -> None:
+        self._lines.append((self._section, line))
+
+    def text(self, color: bool, sections: Collection[str] = ()) -> str:
+        """The lines as text, with ANSI colours or without.
+
+        Args:
+            color: whether to use ANSI colours.
+            sections: the names of the sections that are wanted; all lines where empty.
+        """
+        lines: list[list[Segment]] = []
+        for section, line in self._lines:
+            wanted = not sections or section in sections
+            if wanted and (line or (lines and lines[-1])):
+                lines.append(line)
+        if lines and not lines[-1]:
+            lines.pop()
         shown = _colored if color else _plain
-        return "".join(shown(line) + "\n" for line in self._lines).replace(NBSP, " ")
+        return "".join(shown(line) + "\n" for line in lines).replace(NBSP, " ")
 
 
 def _safe(segments: Iterable[Segment]) -> list[Segment]:

@@ -148,9 +148,9 @@ def read(text: str, architecture: str | None = None) -> Text:
         architecture: of what ``cuobjdump`` wrote, where the text itself does not say.
     """
     text = _COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    reader = _Reader(text, architecture)
-    for found in _STATEMENT.finditer(text):
-        reader.take(found)
+    reader = _LogReader(text, architecture)
+    for statement in _STATEMENT.finditer(text):
+        reader.take(statement)
     return reader.whole()
 
 
@@ -172,7 +172,7 @@ class _Function:
         return self.kernel and "registers" not in self.facts
 
 
-class _Reader:
+class _LogReader:
     """The statements of one text, in their order."""
 
     def __init__(self, text: str, architecture: str | None):
@@ -188,11 +188,11 @@ class _Reader:
         self.messages: list[tuple[int, Message]] = []
         self.unread: list[Unread] = []
 
-    def take(self, found: re.Match[str]) -> None:
+    def take(self, statement: re.Match[str]) -> None:
         """One statement."""
-        at, said = found.start(), found.groupdict()
+        at, said = statement.start(), statement.groupdict()
         if said["severity"]:
-            self._said(found)
+            self._said(statement)
         elif said["entry"]:
             self.entry = self.named = self._new(said["entry"], True, "ptxas", said["arch"], at)
         elif said["linked"]:
@@ -203,7 +203,7 @@ class _Reader:
         elif said["stack"]:
             self._stack(said, at)
         elif said["registers"]:
-            self._used(found)
+            self._used(statement)
         elif said["time"] and self.used is not None:
             self.used.facts["compile_ms"] = float(said["time"])
         elif said["fatbin"]:
@@ -239,16 +239,16 @@ class _Reader:
             if (value := said[short]) is not None:
                 self.named.facts[key] = int(value)
 
-    def _used(self, found: re.Match[str]) -> None:
-        at = found.start()
+    def _used(self, statement: re.Match[str]) -> None:
+        at = statement.start()
         function = self._used_by()
         if isinstance(function, Unknown):
             self._skip(at, function.reason)
             return
         self.used = function
         function.kernel = True
-        function.facts["registers"] = int(found["registers"])
-        for part in re.split(r",\s*", found["parts"])[1:]:
+        function.facts["registers"] = int(statement["registers"])
+        for part in re.split(r",\s*", statement["parts"])[1:]:
             number = _NUMBER.fullmatch(" ".join(part.split()))
             if number is None or not self._part(function, number):
                 self._skip(at, f"of '{part}' it is not known what it counts")
@@ -300,17 +300,17 @@ class _Reader:
             shared = function.facts.get("shared_bytes", 0)
             function.facts["shared_bytes"] = max(0, shared - SYSTEM_SHARED_BYTES)
 
-    def _said(self, found: re.Match[str]) -> None:
+    def _said(self, statement: re.Match[str]) -> None:
         """What a tool said: a statement of ours is read behind its head, anything else is kept."""
-        text = found["said"].strip()
-        if _STATEMENT.match(self.text, found.end()) is not None:
+        text = statement["said"].strip()
+        if _STATEMENT.match(self.text, statement.end()) is not None:
             return
-        if found["severity"] == "info" and (_OF_MODULE.match(text) or not text):
+        if statement["severity"] == "info" and (_OF_MODULE.match(text) or not text):
             return
         about = _ABOUT.search(text)
         function = (about[1] or about[2]) if about else None
-        message = Message(self.line(found.start()), found["severity"], text, function)
-        self.messages.append((found.start(), message))
+        message = Message(self.line(statement.start()), statement["severity"], text, function)
+        self.messages.append((statement.start(), message))
 
     def _skip(self, at: int, reason: str) -> None:
         line = self.line(at)

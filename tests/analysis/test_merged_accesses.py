@@ -13,7 +13,7 @@ import pytest
 from kanalyze import Launch, estimate, parse_ptx
 from kanalyze.counting.sass_launch import SassKernelLaunch, Total
 from kanalyze.errors import MissingToolError
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 WARPS = 4 * 8
 
@@ -73,7 +73,7 @@ KEPT = """ ld.global.nc.b32 %r3, [%rd3];
 def test_global_loads_are_those_that_run(loads: str, left: int, said: bool) -> None:
     text = ptx(loads)
     try:
-        listing = tools.disassemble(tools.assemble(text).cubin)
+        listing = tools.disassemble(ptxas.assemble(text).cubin)
     except MissingToolError as error:
         pytest.skip(str(error))
     assert len(re.findall(r"\bLDG\b", listing)) == left  # else the assembler does otherwise

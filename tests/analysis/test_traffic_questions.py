@@ -18,7 +18,7 @@ import pytest
 from kanalyze import Launch, Traffic, UsageError, occupancy, parse_ptx
 from kanalyze.frontend.subject import Settings
 from kanalyze.launch.record import LaunchParam
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas
 from tests.counted import estimate
 
 pytestmark = [
@@ -38,7 +38,7 @@ def _questions_are_here() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def _assembled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tools, "ptxas_resources", cache(tools.ptxas_resources))
+        patch.setattr(ptxas, "ptxas_resources", cache(ptxas.ptxas_resources))
         yield
 
 

@@ -345,7 +345,7 @@ def test_an_internal_error_is_one_line(copy: Path, monkeypatch: pytest.MonkeyPat
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no\nluck")
 
-    monkeypatch.setattr("kanalyze.cli.reading.report_on", fail)
+    monkeypatch.setattr("kanalyze.cli.inputs.report_on", fail)
     result = kanalyze("ptx", str(copy))
     assert result.exit_code == app.EXIT_INTERNAL == 70
     assert result.stderr.startswith("error: internal error: RuntimeError: no luck; please report")
@@ -358,7 +358,7 @@ def test_an_interrupt(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kanalyze.cli.reading.report_on", stop)
+    monkeypatch.setattr("kanalyze.cli.inputs.report_on", stop)
     result = kanalyze("ptx", str(copy))
     assert result.exit_code == 130
     assert "Traceback" not in result.stderr

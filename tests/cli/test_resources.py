@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from kanalyze import schemas
 from kanalyze.cli.app import cli
-from kanalyze.toolchain import ptxas_log
+from kanalyze.toolchain import ptxas, ptxas_log
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = pytest.mark.usefixtures("shared_cache")
@@ -288,12 +288,11 @@ def test_match() -> None:
 
 def test_ptx_and_cubin_files(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    from kanalyze.toolchain import tools
 
     right = json.loads((PTX / "expected.json").read_text("utf-8"))["ptxas"]
     ptx = PTX / "loops.sm_80.ptx"
     cubin = tmp_path / "loops.cubin"
-    cubin.write_bytes(tools.assemble(ptx.read_text("utf-8")).cubin)
+    cubin.write_bytes(ptxas.assemble(ptx.read_text("utf-8")).cubin)
     for path in (ptx, cubin):
         data = json.loads(run(str(path), "--format", "json").stdout)
         found = {k["name"]: k for k in data["kernels"]}

@@ -19,7 +19,7 @@ from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import build
 from kanalyze.sass.counts import before_join
 from kanalyze.sass.parse import parse_sass
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytestmark = pytest.mark.slow("disassembles and counts machine code")
 
@@ -135,7 +135,7 @@ CASES = {
 @lru_cache
 def built(name: str, arch: str) -> tuple[str, str]:
     text = PTX.format(arch=arch, block=BLOCK, body=CASES[name].body)
-    return text, tools.disassemble(tools.assemble(text, arch).cubin)
+    return text, tools.disassemble(ptxas.assemble(text, arch).cubin)
 
 
 def launched(name: str, arch: str, n: int, m: int) -> SassKernelLaunch:
@@ -231,7 +231,7 @@ def test_what_depends_on_data_is_unknown_and_the_rest_is_not(arch: str) -> None:
         f"{30 * STORE} END: {STORE}"
     )
     text = PTX.format(arch=arch, block=BLOCK, body=body)
-    module = parse_sass(tools.disassemble(tools.assemble(text, arch).cubin))
+    module = parse_sass(tools.disassemble(ptxas.assemble(text, arch).cubin))
     values = (("out", "*i32", 1 << 40), ("n", "i32", 9), ("m", "i32", 9))
     params = tuple(LaunchParam(*value) for value in values)
     launch = Launch("k", (GRID, 1, 1), (BLOCK, 1, 1), params)

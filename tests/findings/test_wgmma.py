@@ -12,7 +12,7 @@ import pytest
 from kanalyze import analyze, compile_kernel, read_records
 from kanalyze.findings import catalogue
 from kanalyze.results.kernel import Finding, Kernel
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytestmark = [
     pytest.mark.usefixtures("shared_cache"),
@@ -65,7 +65,7 @@ def test_overlapping_products_are_silent() -> None:
 
 def test_remarks_are_kept_in_the_cache() -> None:
     ptx = compile_kernel(FIRES).ptx
-    first, again = (tools.assemble(ptx).resources["fires_kernel"] for _ in range(2))
+    first, again = (ptxas.assemble(ptx).resources["fires_kernel"] for _ in range(2))
     assert first == again
     assert first.remarks
 

@@ -14,7 +14,7 @@ from kanalyze import cache
 from kanalyze.errors import InputError, KanalyzeError, MissingToolError, UsageError
 from kanalyze.frontend import kernel_file
 from kanalyze.frontend.compile import ARCHS, Compiled, compile_kernel, normalise_arch
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytest.importorskip("triton")
 import triton
@@ -307,7 +307,7 @@ def test_a_changed_file_is_compiled_anew(tmp_path):
         (f"{ROOT}/kernels/gelu.py", {"signature": "n=i32:1"}, "the signature says 1"),
         (f"{ROOT}/kernels/gelu.py", {"signature": "x_ptr=i32"}, "is a pointer"),
         (f"{USER}:norm_kernal", {}, "no kernel 'norm_kernal'.*did you mean norm_kernel"),
-        (f"{USER}:EPS", {}, r"no @triton.jit function"),
+        (f"{USER}:EPS", {}, r"is not a @triton.jit function"),
         (f"{USER}", {}, "has several kernels.*norm_kernel, copy_kernel"),
         (f"{USER}:norm_kernel", {"settings": {"BLOC": 1}}, "'BLOC': did you mean BLOCK"),
         (f"{USER}:norm_kernel", {"dtype": "fp16"}, "give the types with a signature"),
@@ -509,7 +509,7 @@ def test_recursion_and_names_that_triton_does_not_take(tmp_path):
         "@triton.jit\ndef two(x):\n    one(x)\n"
     )
     for name, line, message in (
-        ("ké", 3, "^'ké' is no name for a kernel: Triton takes ASCII letters"),
+        ("ké", 3, "^'ké' is not a name for a kernel: Triton takes ASCII letters"),
         ("again", 7, "^'again' calls itself"),
         ("one", 10, "^'two' calls itself"),
     ):
@@ -563,7 +563,7 @@ def test_control_characters_that_a_file_prints_are_escaped(tmp_path, capfd):
 
 
 def test_a_variable_that_names_another_program_than_ptxas(monkeypatch):
-    name = tools.ptxas_for(90).upper().replace("-", "_")
+    name = ptxas.ptxas_for(90).upper().replace("-", "_")
     for path in ("/bin/false", "/bin/echo", str(tools.find("nvdisasm"))):
         monkeypatch.setenv(f"TRITON_{name}_PATH", path)
         with pytest.raises(MissingToolError, match=rf"^TRITON_{name}_PATH is {path}, which is not"):

@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from kanalyze.errors import InputError, UsageError
-from kanalyze.frontend.kernel_file import KernelFile, LaunchPlan, bundled, plan, read
+from kanalyze.frontend.kernel_file import KernelFile, bundled, read
+from kanalyze.frontend.launch_plan import LaunchPlan, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,9 +8,9 @@ from kanalyze.errors import UsageError
 from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
     EQUAL_TO_1,
-    Argument,
-    Parameter,
     Pointer,
+    Specialization,
+    TritonParameter,
     normalise_type,
     parse_signature,
     parse_value,
@@ -50,7 +50,7 @@ DTYPES = {
 }
 
 
-def oracle(parameter: Parameter, value: object, annotation: object = None) -> Argument:
+def oracle(parameter: TritonParameter, value: object, annotation: object = None) -> Specialization:
     """Ask ``create_function_from_signature``, as ``JITFunction.run`` does."""
     import inspect
 
@@ -71,8 +71,8 @@ def oracle(parameter: Parameter, value: object, annotation: object = None) -> Ar
         facts = (DIVISIBLE_BY_16,)
     if kind_text == "constexpr":
         equal = fact == 1 and not isinstance(fact, bool) and annotation is None
-        return Argument("constexpr", (EQUAL_TO_1,) if equal else (), fact)
-    return Argument(kind_text, facts)
+        return Specialization("constexpr", (EQUAL_TO_1,) if equal else (), fact)
+    return Specialization(kind_text, facts)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def _needs_triton():
     ("whole", "alignment"), list(itertools.product((True, False), (True, False)))
 )
 def test_values_like_the_launcher(whole, alignment):
-    parameter = Parameter("x", specialise=whole, specialise_alignment=alignment)
+    parameter = TritonParameter("x", specialise=whole, specialise_alignment=alignment)
     for value in VALUES:
         assert specialise(parameter, value) == oracle(parameter, value), value
     for address in ADDRESSES:
@@ -97,7 +97,7 @@ def test_values_like_the_launcher(whole, alignment):
 def test_annotated_types_like_the_launcher(annotation):
     kind = normalise_type(annotation)
     for whole in (True, False):
-        parameter = Parameter("x", specialise=whole, type=kind)
+        parameter = TritonParameter("x", specialise=whole, type=kind)
         for value in (0, 1, 7, 16, 2**40, 0.5):
             expected = oracle(parameter, value, annotation)
             assert specialise(parameter, value) == expected, value
@@ -106,12 +106,12 @@ def test_annotated_types_like_the_launcher(annotation):
 def test_constexpr_and_const_pointers():
     import triton.language as tl
 
-    parameter = Parameter("x", constexpr=True)
+    parameter = TritonParameter("x", constexpr=True)
     for value in (1, 16, "relu", (1, 2), None):
         ours = specialise(parameter, value)
-        assert ours == Argument("constexpr", (), value)
+        assert ours == Specialization("constexpr", (), value)
         assert oracle(parameter, value, tl.constexpr).type == "constexpr"
-    const = Parameter("x", const=True)
+    const = TritonParameter("x", const=True)
     tensor = FakeTensor(32, next(d for d, name in DTYPES.items() if name == "fp32"))
     assert specialise(const, Pointer("fp32")) == oracle(const, tensor, tl.const)
     assert specialise(const, Pointer("fp32")).type == "*kfp32"
@@ -120,7 +120,7 @@ def test_constexpr_and_const_pointers():
 def test_values_that_cannot_be_passed():
     for value in ("text", [1], 2**64, -(2**63) - 1):
         with pytest.raises(UsageError):
-            specialise(Parameter("x"), value)
+            specialise(TritonParameter("x"), value)
 
 
 def test_types_like_triton():
@@ -144,23 +144,23 @@ def test_texts_of_values():
     assert parse_value(3.5) == 3.5
 
 
-PARAMETERS = (
-    Parameter("x"), Parameter("B", constexpr=True), Parameter("n"), Parameter("y"),
-)  # fmt: skip
+PARAMETERS = tuple(TritonParameter(name, constexpr=name == "B") for name in "xBny")
 
 
 def test_signatures():
     full = {
-        "x": Argument("*fp32", (DIVISIBLE_BY_16,)),
-        "B": Argument("constexpr", (), 64),
-        "n": Argument("i32", (DIVISIBLE_BY_16,)),
-        "y": Argument("*fp16"),
+        "x": Specialization("*fp32", (DIVISIBLE_BY_16,)),
+        "B": Specialization("constexpr", (), 64),
+        "n": Specialization("i32", (DIVISIBLE_BY_16,)),
+        "y": Specialization("*fp16"),
     }
     assert parse_signature("*fp32:16, 64, i32:16, *fp16", PARAMETERS) == full
     assert parse_signature("*fp32:16,i32:16,*fp16,B=64", PARAMETERS) == full
     assert parse_signature("y=*fp16, n=i32:16, B=64, x = *fp32:16 ,", PARAMETERS) == full
     assert parse_signature("*fp32:16, 64", PARAMETERS) == {k: full[k] for k in ("x", "B")}
-    assert parse_signature("n=i32:1", PARAMETERS)["n"] == Argument("constexpr", (EQUAL_TO_1,), 1)
+    assert parse_signature("n=i32:1", PARAMETERS)["n"] == Specialization(
+        "constexpr", (EQUAL_TO_1,), 1
+    )
     assert parse_signature("B='a,b'", PARAMETERS)["B"].value == "a,b"
     assert parse_signature("B=(1, 2)", PARAMETERS)["B"].value == (1, 2)
     assert parse_signature("*fp32, constexpr, i32, i32", PARAMETERS).keys() == {"x", "n", "y"}

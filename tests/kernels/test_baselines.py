@@ -69,7 +69,7 @@ def main() -> None:
     import torch
 
     from kanalyze.analysis.versus import baselines
-    from kanalyze.frontend import kernel_file
+    from kanalyze.frontend import kernel_file, launch_plan
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -85,7 +85,7 @@ def main() -> None:
     def launch(target, settings, given=()):  # type: ignore[no-untyped-def]
         """Run a kernel on tensors; the output, and what the reference says."""
         file, module = load(target)
-        plan = kernel_file.plan(file, module, settings, "fp32")
+        plan = launch_plan.plan(file, module, settings, "fp32")
         tensors, call, left = {}, [], list(given)
         for name, value in plan.arguments.items():
             if isinstance(value, tuple):

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from kanalyze.frontend.kernel_file import KernelFile, LaunchPlan, bundled, plan
+from kanalyze.frontend.kernel_file import KernelFile, bundled
+from kanalyze.frontend.launch_plan import LaunchPlan, plan
 
 pytestmark = pytest.mark.slow("compiles every bundled kernel")
 

@@ -261,7 +261,7 @@ def place(torch, values, strides, poison):
 
 
 def run_case(torch, file, module, settings, dtype, data="normal", strides=None):
-    from kanalyze.frontend.kernel_file import plan
+    from kanalyze.frontend.launch_plan import plan
 
     types = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
     strides = strides or {}

@@ -7,7 +7,7 @@ import pytest
 from kanalyze import analyze, parse_ptx
 from kanalyze.errors import MissingToolError
 from kanalyze.ptx.instructions import least_operands
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
@@ -46,7 +46,7 @@ def test_what_the_assembler_takes_is_read(case: str) -> None:
     found = [i.opcode for i in module.entries[0].instructions]
     assert found == ["ld.param.u64", *opcodes, "ret"]
     try:
-        tools.assemble(text)
+        ptxas.assemble(text)
     except MissingToolError as error:
         pytest.skip(str(error))
 

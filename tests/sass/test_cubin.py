@@ -20,7 +20,7 @@ from kanalyze.errors import InputError
 from kanalyze.frontend.compile import Compiled, compile_kernel
 from kanalyze.results.kernel import Report, SassKernel
 from kanalyze.sass import cubin
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytest.importorskip("triton")
 pytestmark = [
@@ -78,8 +78,8 @@ def assembled(folder: Path, ptx: str, *flags: str) -> Path:
     ptx = re.sub(r"^\s*\.(loc|file)\b.*$", "", ptx.split("\t.section")[0], flags=re.MULTILINE)
     (folder / "input.ptx").write_text(ptx)
     out = folder / "plain.cubin"
-    target = tools.ptx_target(ptx)
-    tool = tools.find(tools.ptxas_for(int(re.sub(r"\D", "", target))))
+    target = ptxas.ptx_target(ptx)
+    tool = tools.find(ptxas.ptxas_for(int(re.sub(r"\D", "", target))))
     command = [tool, *flags, f"-arch={target}", "input.ptx", "-o", out]
     subprocess.run(command, check=True, cwd=folder)
     (folder / "input.ptx").unlink()

@@ -28,7 +28,7 @@ from kanalyze.symbolic.sass_bits import logic
 from kanalyze.symbolic.sass_isa import SassIsa
 from kanalyze.symbolic.sass_places import ConstantLayout, parameter_places
 from kanalyze.symbolic.value import Value, ValuePool, evaluate, leaves
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
 
 pytestmark = pytest.mark.slow("disassembles and counts machine code")
 
@@ -161,7 +161,7 @@ def built(name: str, arch: str) -> tuple[str, str]:
     case = CASES[name]
     guard = "@%p1" if case.guarded else ""
     text = PTX.format(arch=arch, body=case.body, guard=guard)
-    assembled = tools.assemble(text, arch)
+    assembled = ptxas.assemble(text, arch)
     return text, tools.disassemble(assembled.cubin)
 
 

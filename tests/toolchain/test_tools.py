@@ -7,7 +7,8 @@ import pytest
 
 from kanalyze import analyze
 from kanalyze.errors import InputError, MissingToolError
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas, tools
+from kanalyze.toolchain.resources import KernelResources, parse_ptxas_log
 
 PTX = """\
 .version 7.0
@@ -70,33 +71,33 @@ ptxas-blackwell info    : Compile time = 9.749 ms
 
 
 def test_wordings_of_ptxas():
-    old = tools.parse_ptxas_log(LOG_11, "ptxas 11.4")
+    old = parse_ptxas_log(LOG_11, "ptxas 11.4")
     assert list(old) == ["_Z1kPf", "other"]
-    assert old["_Z1kPf"] == tools.Resources(31, 12, 20, 24, 1024, 1024, None, 400, "ptxas 11.4")
-    assert old["other"] == tools.Resources(255, 0, 0, 0, 0, 0, 3, 352, "ptxas 11.4")
-    new = tools.parse_ptxas_log(LOG_13, "t")
-    assert new == {"k": tools.Resources(24, 0, 0, 0, 2048, 2048, 1, 0, "t")}
-    assert tools.parse_ptxas_log("", "t") == {}
-    assert tools.parse_ptxas_log("Used 3 registers\n\ufffd", "t") == {}
+    assert old["_Z1kPf"] == KernelResources(31, 12, 20, 24, 1024, 1024, None, 400, "ptxas 11.4")
+    assert old["other"] == KernelResources(255, 0, 0, 0, 0, 0, 3, 352, "ptxas 11.4")
+    new = parse_ptxas_log(LOG_13, "t")
+    assert new == {"k": KernelResources(24, 0, 0, 0, 2048, 2048, 1, 0, "t")}
+    assert parse_ptxas_log("", "t") == {}
+    assert parse_ptxas_log("Used 3 registers\n\ufffd", "t") == {}
 
 
 def test_target():
-    assert tools.ptx_target(PTX) == "sm_80"
-    assert tools.ptx_target(".target sm_100f, debug") == "sm_100f"
+    assert ptxas.ptx_target(PTX) == "sm_80"
+    assert ptxas.ptx_target(".target sm_100f, debug") == "sm_100f"
     with pytest.raises(InputError, match=r"no \.target line"):
-        tools.ptx_target("nothing")
+        ptxas.ptx_target("nothing")
 
 
 @pytest.mark.usefixtures("needs_tools")
 def test_several_entries_and_device_functions():
-    resources = tools.ptxas_resources(PTX)
+    resources = ptxas.ptxas_resources(PTX)
     assert set(resources) == {"one", "two"}
     assert resources["one"].static_shared_bytes == 512
     assert resources["one"].barriers == 1
     assert resources["two"].static_shared_bytes == 0
     assert resources["one"].tool.startswith("ptxas")
     assert resources["one"].constant_bytes > resources["two"].constant_bytes > 0
-    newer = tools.assemble(PTX, "sm_90")
+    newer = ptxas.assemble(PTX, "sm_90")
     assert newer.resources["one"].static_shared_bytes == 512
     of_cubin = tools.cubin_resources(newer.cubin)
     assert of_cubin["one"].static_shared_bytes == 512  # without the reserved 1024
@@ -108,17 +109,17 @@ def test_several_entries_and_device_functions():
 def test_ptx_errors_name_the_line():
     broken = PTX.replace("bar.sync 0;", "barr.sync 0;")
     with pytest.raises(InputError, match="Not a name of any known instruction: 'barr'") as caught:
-        tools.assemble(broken, file="mine.ptx")
+        ptxas.assemble(broken, file="mine.ptx")
     spot = caught.value.spot
     assert spot is not None
     assert (spot.file, spot.line, spot.column) == ("mine.ptx", 13, 5)
     assert spot.text == "    barr.sync 0;"
     with pytest.raises(InputError):
-        tools.assemble(".target sm_80\n\0\ufffd{")
+        ptxas.assemble(".target sm_80\n\0\ufffd{")
     with pytest.raises(MissingToolError, match=r"pip install --upgrade triton"):
-        tools.ptxas_resources(PTX, "sm_999")
+        ptxas.ptxas_resources(PTX, "sm_999")
     with pytest.raises(MissingToolError, match=r"Unsupported \.version"):
-        tools.ptxas_resources(PTX.replace(".version 7.0", ".version 99.0"))
+        ptxas.ptxas_resources(PTX.replace(".version 7.0", ".version 99.0"))
 
 
 @pytest.mark.usefixtures("needs_tools")
@@ -196,13 +197,13 @@ def test_ptxas_has_less_time_for_a_short_text(tmp_path, monkeypatch):
     )
     slow.chmod(0o755)
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(slow))
-    assert (tools.SHORT_TIMEOUT_S, tools.TIMEOUT_S) == (60, 300)
-    monkeypatch.setattr(tools, "SHORT_TIMEOUT_S", 1.0)
+    assert (ptxas.SHORT_TIMEOUT_S, tools.TIMEOUT_S) == (60, 300)
+    monkeypatch.setattr(ptxas, "SHORT_TIMEOUT_S", 1.0)
     with pytest.raises(InputError, match=r"ptxas took longer than 1 s"):
-        tools.assemble(PTX)
+        ptxas.assemble(PTX)
     monkeypatch.setattr(tools, "TIMEOUT_S", 2.0)
     with pytest.raises(InputError, match=r"ptxas took longer than 2 s"):
-        tools.assemble(PTX + "//" + "x" * 1_000_000)
+        ptxas.assemble(PTX + "//" + "x" * 1_000_000)
 
 
 def test_each_of_several_modules_in_a_file_has_its_resources(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_each_of_several_modules_in_a_file_has_its_resources(tmp_path: Path) -> 
     path = tmp_path / "both.ptx"
     path.write_text(PTX + "\n" + other)
     kernels = analyze(path).kernels
-    alone = {**tools.ptxas_resources(PTX), **tools.ptxas_resources(other)}
+    alone = {**ptxas.ptxas_resources(PTX), **ptxas.ptxas_resources(other)}
     assert len(kernels) == len(alone) >= 2
     for kernel in kernels:
         assert kernel.registers_per_thread == alone[kernel.name].registers > 0

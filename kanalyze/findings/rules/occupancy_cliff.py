@@ -52,7 +52,7 @@ from kanalyze.findings.facts import NO_SOURCE, Facts
 from kanalyze.findings.rule import Rule
 from kanalyze.models.occupancy import Cliff, Occupancy, occupancy
 from kanalyze.results.kernel import Finding, Proof
-from kanalyze.toolchain import tools
+from kanalyze.toolchain import ptxas
 
 _ID = "occupancy-cliff"
 
@@ -199,7 +199,7 @@ def _assembled(facts: Facts, finding: Finding) -> Finding | None:
     if text is None:
         return replace(finding, unproven=NO_SOURCE)
     try:
-        made_so = tools.assemble(text, of_triton=facts.subject.shared_bytes is not None)
+        made_so = ptxas.assemble(text, of_triton=facts.subject.shared_bytes is not None)
         row = made_so.resources[facts.function.name]
     except (KanalyzeError, KeyError) as error:
         return replace(finding, unproven=f"ptxas does not take it with .maxnreg {then}: {error}")

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from kanalyze.errors import InputError, UsageError, nearest
-from kanalyze.frontend import _triton, kernel_file, user_file
+from kanalyze.frontend import _triton, kernel_file, launch_plan, user_file
+from kanalyze.frontend._triton_kernels import import_triton
 from kanalyze.frontend.contents import triton_kernel
 
 Settings = Mapping[str, int | str]
@@ -48,7 +49,7 @@ class BenchCase:
     name: str
     target: Target
     settings: Settings
-    plan: kernel_file.LaunchPlan
+    plan: launch_plan.LaunchPlan
     rivals: bool = True
     counters: bool = True
 
@@ -103,7 +104,7 @@ def load(text: str) -> Target:
         raise UsageError(
             f"{given.path}: its launches are those of '{file.function}', not {given.kernel}"
         )
-    _triton.import_triton()
+    import_triton()
     with _triton.environment(str(file.path)), user_file.importable(file.path.parent):
         return Target(text, file.name, file, user_file.load(Path(file.path)))
 
@@ -121,7 +122,7 @@ def expand(requests: Iterable[BenchRequest]) -> list[BenchCase]:
         for text in request.targets:
             target = loaded.get(text) or loaded.setdefault(text, load(text))
             for dtype, settings in _grid(target, request):
-                plan = kernel_file.plan(target.file, target.module, settings, dtype)
+                plan = launch_plan.plan(target.file, target.module, settings, dtype)
                 name = _name(target, plan)
                 case = BenchCase(name, target, settings, plan, request.rivals, request.counters)
                 cases.setdefault((target.file.path, name), case)
@@ -169,7 +170,7 @@ def _grid(target: Target, request: BenchRequest) -> Iterator[tuple[str | None, S
                 yield dtype, {**settings, **combination}
 
 
-def _name(target: Target, plan: kernel_file.LaunchPlan) -> str:
+def _name(target: Target, plan: launch_plan.LaunchPlan) -> str:
     """``KERNEL-DTYPE-SHAPE-CONFIGURATION``; of the configuration, what is not the default."""
     file = target.file
     usual = {**file.constexprs, **file.options, **file.overrides.get(plan.dtype, {})}
@@ -180,7 +181,7 @@ def _name(target: Target, plan: kernel_file.LaunchPlan) -> str:
     return "-".join([target.name, plan.dtype, *parts])
 
 
-def _set_arguments(target: Target, plan: kernel_file.LaunchPlan) -> dict[str, float]:
+def _set_arguments(target: Target, plan: launch_plan.LaunchPlan) -> dict[str, float]:
     """Numbers that the user set in place of what the file derives from the shape."""
     own = target.module.arguments(plan.shape, plan.dtype, plan.constexprs)
     return {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.errors import InputError
-from kanalyze.frontend.kernel_file import LaunchPlan
+from kanalyze.frontend.launch_plan import LaunchPlan
 from kanalyze.measured.bench.build import BenchParam, Launchable
 from kanalyze.measured.bench.cases import Target
 

@@ -93,10 +93,10 @@ def test_every_step_waits_as_soon_as_a_side_does_not_hold_the_buffer(
 
 def test_the_kernels_compile() -> None:
     pytest.importorskip("triton")
-    from kanalyze.toolchain import tools
+    from kanalyze.toolchain import ptxas
 
     text = CYCLIC.replace("sm_70", "sm_90").replace(".version 7.0", ".version 7.8")
-    assert tools.ptxas_resources(text)["cyclic"].registers <= 64
+    assert ptxas.ptxas_resources(text)["cyclic"].registers <= 64
     for launch in launches():
         assert compile_kernel(
             launch.target, dtype=launch.dtype, settings=dict(launch.settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanalyze.cli import options as shared
-from kanalyze.cli import output
+from kanalyze.cli.output import Destination
 
 if TYPE_CHECKING:
     from kanalyze.performance.cache_sim.calibration import Calibration
@@ -38,12 +37,12 @@ class Compared:
         if plot is not None and self.over is None:
             raise UsageError("--plot with --versus draws over sizes: give --over NAME=V1,V2,…, too")
 
-    def plot(self, found: Comparison, file: str | None) -> None:
+    def plot(self, comparison: Comparison, file: str | None) -> None:
         """Draw a comparison over sizes."""
         if file is not None:
             from kanalyze.render import traffic_plot
 
-            traffic_plot.sweep(found, file)
+            traffic_plot.sweep(comparison, file)
 
     def run(
         self,
@@ -81,30 +80,14 @@ class Compared:
         )
         return compare(asked, failed), max(codes)
 
-    def deliver(
-        self,
-        found: Comparison,
-        format_: str,
-        color: str,
-        width: int | None,
-        pager: bool,
-        file: str | None,
-    ) -> None:
+    def deliver(self, comparison: Comparison, to: Destination) -> None:
         """Write a comparison as text or JSON."""
-        if format_ == "json":
-            from kanalyze.text.plain import dumps
-
-            output.deliver(dumps(found.to_dict()), file)
+        if to.format == "json":
+            to.json(comparison.to_dict())
             return
         from kanalyze.render import comparison_text
 
-        to_file = file not in (None, "-")
-        text = comparison_text.render(
-            found,
-            width=output.width_for(width, to_file),
-            color=output.use_color(color, None if to_file else sys.stdout),
-        )
-        output.deliver(text, file, pager)
+        to.text(comparison_text.render(comparison, width=to.columns, color=to.colored))
 
 
 def _over(

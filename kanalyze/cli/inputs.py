@@ -53,15 +53,13 @@ class Inputs:
         self.exit_code = max(self.exit_code, error.exit_code)
 
 
-def read(
-    targets: Sequence[str], options: TargetOptions, lenient: bool, kernels: Sequence[str] = ()
-) -> Inputs:
+def read(targets: Sequence[str], options: TargetOptions, kernels: Sequence[str] = ()) -> Inputs:
     """Read targets; what is wrong with one is said, and costs the others nothing.
 
     Args:
         targets: as given; without one, the PTX beside the launch record.
-        options: how they are compiled, and the launch.
-        lenient: whether statements that cannot be read are warnings.
+        options: how they are compiled, the launch, and whether statements that cannot be read are
+            warnings.
         kernels: the only ones wanted; all where empty.
 
     Raises:
@@ -99,7 +97,7 @@ def read(
     ignored = options.for_compiling()
     if ignored and inputs.subjects and not compiled:
         output.say(f"nothing was compiled, so {', '.join(ignored)} had no effect", "warning")
-    _say_errors(inputs, lenient)
+    _say_errors(inputs, options.lenient)
     return inputs
 
 
@@ -117,7 +115,7 @@ def _say_errors(inputs: Inputs, lenient: bool) -> None:
             output.say(f"{escaped(subject.file)}: there is no kernel in it", "warning")
 
 
-def report(
+def report_of(
     inputs: Inputs,
     listing: bool,
     sass: bool = True,

@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kanalyze.analysis.dump import dump
-from kanalyze.cli import output
 from kanalyze.cli.options import TargetOptions
+from kanalyze.cli.output import Destination
 from kanalyze.errors import UsageError, nearest
 from kanalyze.frontend.targets import resolve
 
 
-def deliver(
+def dump_passes(
     targets: Sequence[str],
     options: TargetOptions,
     assume: Mapping[str, str],
-    kernels: Sequence[str],
     form: str,
-    file: str | None,
+    to: Destination,
 ) -> int:
     """Write what stands between the passes over the kernels of targets; the exit code.
 
@@ -37,8 +36,8 @@ def deliver(
         for subject in resolve(target, options.compile_settings(), launch)
     ]
     known = [f.name for s in subjects for f in s.module.entries if f.body is not None]
-    for name in kernels:
+    for name in options.kernels:
         if name not in known:
             raise UsageError(f"there is no kernel '{name}' in it: {nearest(name, known)}")
-    output.deliver(dump(subjects, form, kernels or known), file)
+    to.data(dump(subjects, form, options.kernels or known))
     return 0

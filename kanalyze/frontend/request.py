@@ -1,0 +1,170 @@
+"""What Triton is told to compile: types, facts and constants of a kernel's arguments, and options.
+
+They come from a file that describes its launches (`planned`), or from a signature, settings,
+decorators and defaults (`signed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from kanalyze.errors import UsageError, nearest
+from kanalyze.frontend import launch_plan, user_file
+from kanalyze.frontend._triton_kernels import JitKernel
+from kanalyze.frontend.kernel_file import KernelFile
+from kanalyze.frontend.specialize import (
+    DIVISIBLE_BY_16,
+    EQUAL_TO_1,
+    Pointer,
+    Specialization,
+    TritonParameter,
+    check_complete,
+    parse_signature,
+    specialise,
+    with_value,
+)
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Options of the compiler that settings may give."""
+
+
+@dataclass
+class CompileRequest:
+    """Arguments as Triton is told, options, and what is known of the launch."""
+
+    arguments: dict[str, Specialization]
+    options: dict[str, Any]
+    values: dict[str, Any]
+    grid: tuple[int, ...] | None = None
+    notes: list[str] = field(default_factory=list)
+    shape: dict[str, int] = field(default_factory=dict)
+    dtype: str | None = None
+
+
+def planned(
+    description: KernelFile,
+    module: ModuleType,
+    kernel: JitKernel,
+    given: Mapping[str, object],
+    dtype: str | None,
+    signature: str | None,
+) -> CompileRequest:
+    """Make a request from a file that describes its own launches."""
+    plan = launch_plan.plan(description, module, shape_settings(given), dtype)
+    options = dict(plan.options)
+    values: dict[str, Any] = dict(plan.arguments)
+    explicit = parse_signature(signature, kernel.parameters) if signature else {}
+    arguments = {}
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if name in plan.constexprs:
+            arguments[name] = Specialization("constexpr", (), plan.constexprs[name])
+        elif name in values:
+            value = values[name]
+            pointer = Pointer(value[1]) if isinstance(value, tuple) else None
+            arguments[name] = specialise(parameter, pointer or value)
+        elif parameter.has_default:
+            arguments[name] = specialise(parameter, parameter.default)
+    for name, stated in explicit.items():
+        parameter = next(p for p in kernel.parameters if p.name == name)
+        value = values.get(name, plan.constexprs.get(name))
+        if isinstance(value, tuple):
+            if not stated.type.startswith("*"):
+                raise UsageError(f"signature: '{name}' of {kernel.name} is a pointer")
+            values[name] = ("*", stated.type.lstrip("*").removeprefix("k"), value[2])
+            arguments[name] = stated
+        else:
+            arguments[name] = with_value(parameter, stated, value)
+    check_complete(kernel.name, kernel.parameters, arguments)
+    return CompileRequest(
+        arguments, options, values, tuple(plan.grid), shape=dict(plan.shape), dtype=plan.dtype
+    )
+
+
+def shape_settings(given: Mapping[str, object]) -> dict[str, str | int]:
+    """The settings that are not options, as `launch_plan.plan` reads them: integers, or text."""
+    return {name: _plain(value) for name, value in given.items() if name not in OPTIONS}
+
+
+def _plain(value: object) -> str | int:
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return str(value)
+
+
+def signed(kernel: JitKernel, given: Mapping[str, object], signature: str | None) -> CompileRequest:
+    """Make a request from a signature, settings, decorators and defaults, in this order."""
+    names = [parameter.name for parameter in kernel.parameters]
+    for name in given:
+        if name not in names and name not in OPTIONS:
+            raise UsageError(
+                f"{kernel.name} has no parameter '{name}': {nearest(name, [*names, *OPTIONS])}"
+            )
+    stated = parse_signature(signature or "", kernel.parameters)
+    request = CompileRequest(dict(stated), dict(kernel.options), {})
+    for parameter in kernel.parameters:
+        name = parameter.name
+        if name in given:
+            request.arguments[name] = with_value(parameter, stated.get(name), given[name])
+            request.values[name] = given[name]
+        elif name in request.arguments:
+            continue
+        elif name in kernel.config:
+            request.arguments[name] = specialise(parameter, kernel.config[name])
+            request.values[name] = kernel.config[name]
+    _apply_heuristics(kernel, request)
+    for parameter in kernel.parameters:
+        if parameter.name not in request.arguments and parameter.has_default:
+            request.arguments[parameter.name] = specialise(parameter, parameter.default)
+            request.values[parameter.name] = parameter.default
+    check_complete(kernel.name, kernel.parameters, request.arguments)
+    if kernel.configs:
+        parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
+        over = [name for name in kernel.config | kernel.options if name in given]
+        request.notes.append(
+            f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
+            + (f"; given instead: {', '.join(over)}" if over else "")
+        )
+    return request
+
+
+def _apply_heuristics(kernel: JitKernel, request: CompileRequest) -> None:
+    """Evaluate ``@triton.heuristics`` for what is not given, with what is known."""
+    for name, function in kernel.heuristics.items():
+        if name in request.arguments:
+            continue
+        known = {k: a.value for k, a in request.arguments.items() if a.type == "constexpr"}
+        for parameter in kernel.parameters:
+            if parameter.has_default:
+                known.setdefault(parameter.name, parameter.default)
+        known |= request.values
+        try:
+            value = function(known)
+        except Exception as error:
+            needs = f" (it needs '{error.args[0]}')" if isinstance(error, KeyError) else ""
+            raise UsageError(
+                f"the heuristic for '{name}' of {kernel.name} cannot be evaluated{needs}: "
+                f"{user_file.one_line(error)}; set {name} itself or the argument that it needs, "
+                f"for example --set {error.args[0] if needs else name}=1024"
+            ) from None
+        parameter = next(
+            (p for p in kernel.parameters if p.name == name), TritonParameter(name, True)
+        )
+        request.arguments[name] = specialise(parameter, value)
+        request.values[name] = value
+        request.notes.append(f"heuristics: {name}={value!r}")
+
+
+def put_facts(kernel: JitKernel, request: CompileRequest, facts: Mapping[str, str]) -> None:
+    """Put facts on arguments in place of what their values say."""
+    for name, fact in facts.items():
+        argument = request.arguments.get(name)
+        if argument is None or fact not in (DIVISIBLE_BY_16, EQUAL_TO_1):
+            raise UsageError(f"{kernel.name}: '{name}' cannot be {fact}")
+        if fact == EQUAL_TO_1:
+            request.arguments[name] = Specialization("constexpr", (EQUAL_TO_1,), 1)
+        elif argument.type != "constexpr":
+            request.arguments[name] = replace(argument, facts=(DIVISIBLE_BY_16,))
