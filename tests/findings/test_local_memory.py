@@ -152,7 +152,7 @@ def test_spills_are_judged_the_same_by_every_command(tmp_path: Path) -> None:
     proof = found["proof"]
     gained = proof["before"]["time_us"] - proof["after"]["time_us"]
     assert gained > 0
-    assert found["saves"]["time_us"] == pytest.approx(gained)
+    assert found["saves"]["time_us"] == pytest.approx(gained, abs=0.002)
 
 
 def test_a_given_launch_follows_another_tile() -> None:
