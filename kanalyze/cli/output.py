@@ -8,10 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from kanalyze.errors import InputError, system_reason
 from kanalyze.text.safe import escaped, is_hostile
@@ -111,7 +110,7 @@ class Destination:
         """Deliver a text for programs."""
         deliver(text, self.file)
 
-    def json(self, document: Mapping[str, Any]) -> None:
+    def json(self, document: object) -> None:
         """Deliver a document as JSON."""
         from kanalyze.text.plain import dumps
 
