@@ -30,13 +30,13 @@ from kanalyze.results.kernel import Report, UnknownField
 from kanalyze.results.profile import ProfiledKernel, ProfileReport, ProfileSummary
 from kanalyze.results.resources import ResourcesReport
 from kanalyze.results.traffic import Traffic
-from kanalyze.toolchain.tools import Resources
+from kanalyze.toolchain.resources import KernelResources
 
 Unknowns = tuple[UnknownField, ...]
 TYPES: dict[tuple[str, ...], Any] = {
     ("check",): Check,
     ("comparison",): Comparison,
-    ("compile", "resources"): Resources,
+    ("compile", "resources"): KernelResources,
     ("decode",): ProfileReport,
     ("device", "devices"): DescribedDevice,
     ("device", "fits"): SharedFit,

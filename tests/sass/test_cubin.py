@@ -327,7 +327,7 @@ def test_without_ptxas_the_report_stands_and_says_so(
 ) -> None:
     data = compiled("gelu", "sm_80").cubin
     (tmp_path / "frame.ptx").write_text(SPILLING.replace("%r3", "%r03"))
-    monkeypatch.setattr(tools, "_installed", lambda name: None)
+    monkeypatch.setattr(tools, "installed", lambda name: None)
     result = kanalyze("ptx", tmp_path / "frame.ptx", "--format", "json")
     assert result.exit_code == 0
     report = json.loads(result.stdout)
