@@ -54,10 +54,12 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
             same = requests.value == values[name]
         if not same:
             executed |= {name: requests, f"global_{operation}_sectors": code.sectors(operation)}
-            assumptions.append(
-                f"global {operation}s in all are those of the machine code: the assembler merges, "
-                "drops or splits some of the PTX's"
+            differs = (
+                ""
+                if values[name] is None
+                else (": the assembler merges, drops or splits some of the PTX's")
             )
+            assumptions.append(f"global {operation}s in all are those of the machine code{differs}")
     for name, total in executed.items():
         field = f"counters.{name}"
         values[name] = total.value
