@@ -54,7 +54,7 @@ def test_the_documents_are_those_of_the_file(script: ModuleType) -> None:
 
 
 def test_the_file_holds_every_record(script: ModuleType, samples: dict[str, list[Record]]) -> None:
-    own = Counter((launch.case, launch.kernel, launch.purpose) for launch in script.found())
+    own = Counter((launch.case, launch.kernel, launch.purpose) for launch in script.recorded())
     there = Counter(
         (record.case, record.entry, record.data.get("purpose"))
         for records in samples.values()
@@ -77,7 +77,7 @@ def test_the_file_holds_what_is_found_now(
     some = [r for path, records in samples.items() for r in records[:: steps[path]]]
     check = runner.document((), len(some), [compare(record) for record in some], ())
     again = script.launches(check_csv.render(check))
-    kept = {(launch.file, launch.case): launch.comparisons for launch in script.found()}
+    kept = {(launch.file, launch.case): launch.comparisons for launch in script.recorded()}
     changed = [
         f"{launch.case}: {new.counter}: {old.estimate} before, {new.estimate} now"
         for launch in again
@@ -107,7 +107,7 @@ def comparisons(
 
 
 def test_rows_are_sums_of_the_launches(script: ModuleType) -> None:
-    own = comparisons(script.found(), "instructions_executed")
+    own = comparisons(script.recorded(), "instructions_executed")
     results = Counter(c.result for c in own)
     compared = results["equal"] + results["differs"]
     cells = row(script, "exact", "instructions_executed")
@@ -132,7 +132,7 @@ def test_rows_are_sums_of_the_launches(script: ModuleType) -> None:
 def test_every_exact_counter_of_the_samples_is_equal_or_unknown(script: ModuleType) -> None:
     results = Counter(
         (c.counter, c.result)
-        for launch in script.found()
+        for launch in script.recorded()
         for c in launch.comparisons
         if c.kind != "estimate"
     )
