@@ -6,6 +6,7 @@ Compute Capability" (7.5 and later: the same numbers).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -46,7 +47,7 @@ def dimensions(
     yield from wrong
     if wrong:
         return
-    threads, blocks = _product(block), _product(cluster or ())
+    threads, blocks = math.prod(block), math.prod(cluster or ())
     if threads > THREADS:
         yield "block", f"found {_by(block)} = {threads:,} threads, expected at most {THREADS:,}"
     if cluster is None:
@@ -127,21 +128,14 @@ def is_whole(value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value as messages show it: short, numbers with their separators."""
-    if is_whole(value) and abs(value) < 1e30:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30:
         return f"{value:,}"
-    text = repr(value)
+    text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _other(data: Mapping[str, Any], key: str, expected: str) -> str:
     return f"found {shown(data.get(key))}, expected {expected}"
-
-
-def _product(numbers: Sequence[int]) -> int:
-    result = 1
-    for each in numbers:
-        result *= each
-    return result
 
 
 def _by(numbers: Sequence[int]) -> str:

@@ -18,7 +18,6 @@ _SIZES = {"i1": 1, "i8": 1, "u8": 1, "fp8": 1, "i16": 2, "u16": 2, "fp16": 2, "b
           "u32": 4, "fp32": 4, "i64": 8, "u64": 8, "fp64": 8}  # fmt: skip
 """Bytes of a scalar argument by Triton's name of its type; a pointer takes 8."""
 _POINTER_BYTES = 8
-_MOST_THREADS = 1024  # of a block
 _SCRATCH = 2  # pointers that Triton appends, null at launch
 
 
@@ -78,16 +77,6 @@ def parameters(function: ir.Function, launch: Launch) -> Iterator[str]:
                 f"found {argument.type} ({size} B) for argument {index}, {argument.name}, expected "
                 f".{parameter.type} ({parameter.bytes} B) as in the PTX"
             )
-        elif _out_of_range(argument):
-            yield f"found {argument.value} for argument {index}, expected one of {argument.type}"
-
-
-def _out_of_range(argument: LaunchParam) -> bool:
-    """Whether an integer has more bits than its type (signed or unsigned)."""
-    size = _SIZES.get(argument.type)
-    if argument.value is None or size is None or argument.type.startswith(("f", "b")):
-        return False
-    return not -(1 << 8 * size - 1) <= argument.value < 1 << 8 * size
 
 
 def _size(argument: LaunchParam) -> int | None:
@@ -96,8 +85,6 @@ def _size(argument: LaunchParam) -> int | None:
 
 def block(function: ir.Function, launch: Launch) -> str | None:
     """Why the block cannot be one of the kernel (``.reqntid``, ``.maxntid``), or None."""
-    if math.prod(launch.block) > _MOST_THREADS:
-        return f"found {_dims(launch.block)}, expected at most {_MOST_THREADS} threads"
     required = function.directives.get("reqntid")
     if required is not None and (*required, 1, 1)[:3] != launch.block:
         return f"found {_dims(launch.block)}, expected {_dims(required)} (.reqntid of the PTX)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kanalyze.launch.limits import shown
+
 SECTOR_BYTES = 32
 DURATION = "gpu__time_duration.sum"
 _OPERATIONS = ("ld", "st", "atom", "red")
@@ -99,11 +101,3 @@ def times(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _in_order(first: Any, second: Any) -> str:
     return f"found {shown(first)} and {shown(second)}, expected the first at most the second"
-
-
-def shown(value: Any) -> str:
-    """A value as messages show it: short, numbers with their separators."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST:
-        return f"{value:,}"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

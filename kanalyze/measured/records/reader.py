@@ -15,6 +15,7 @@ from typing import Any
 
 from kanalyze.devices.table import Device
 from kanalyze.errors import InputError, SourceSpot, Unknown
+from kanalyze.launch import limits
 from kanalyze.launch.record import Launch
 from kanalyze.measured.records import arrays, consistency, plausibility
 from kanalyze.measured.records.files import RecordFiles, contents, of_bytes
@@ -150,7 +151,7 @@ class _RecordReader:
         for index, record in enumerate(read if listed else [read]):
             shown = f"{name}[{index}]" if listed else name
             if not isinstance(record, dict):
-                what = plausibility.shown(record)
+                what = limits.shown(record)
                 self._left_out(shown, [("", f"found {what}, expected a record, an object")], True)
             elif not _other_document(record):
                 yield shown, record
@@ -284,7 +285,7 @@ def _against_schema(data: dict[str, Any]) -> tuple[list[tuple[str, str]], list[t
                 fatal.append((_dotted((*path, missing)), f"is missing, expected {expected}"))
             continue
         expected = error.schema.get("description", "a record")
-        text = f"found {plausibility.shown(error.instance)}, expected {expected}"
+        text = f"found {limits.shown(error.instance)}, expected {expected}"
         if path and path[0] not in _WHOLE:
             if path not in bad:
                 minor.append((_dotted(path), f"{text}; it is left out"))
