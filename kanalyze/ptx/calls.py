@@ -51,13 +51,13 @@ def not_followed(module: Module, function: Function) -> tuple[int, str | None]:
 
 def dynamic_shared(module: Module, function: Function) -> bool:
     """Whether a kernel, or what it calls, uses shared memory whose size a launch chooses."""
-    names = {v.name for v in module.variables if v.space == "shared" and v.elements is None}
     bodies = [function, *(f for f in called(module, function).values() if f is not None)]
     statements = [s for body in bodies for s in body.body or ()]
-    if any(
-        isinstance(s, Variable) and s.space == "shared" and s.elements is None for s in statements
-    ):
+    if any(isinstance(s, Variable) and _chosen_at_launch(s) for s in statements):
         return True
+    names = {v.name for v in module.variables if _chosen_at_launch(v)}
+    if not names:  # no operand is looked at: that would make those of every instruction
+        return False
     return any(
         name in names
         for s in statements
@@ -65,3 +65,7 @@ def dynamic_shared(module: Module, function: Function) -> bool:
         for operand in s.operands
         for name in operand_names(operand)
     )
+
+
+def _chosen_at_launch(variable: Variable) -> bool:
+    return variable.space == "shared" and variable.elements is None
