@@ -175,7 +175,7 @@ class _DescribedKernel:
     @cached_property
     def not_followed(self) -> tuple[int, str | None]:
         """Accesses in functions that it calls, and why they are in no sum."""
-        return not_followed(self.subject.module, self.function)
+        return not_followed(self.subject.module, self.description.cfg.function)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,10 @@ def describe(
     threads_total = None if threads is None else math.prod(threads)
     coarsened, not_coarsened = _coarsening(code, notation, arguments, accesses, threads_total)
     instructions = list(function.instructions)
-    not_understood = _not_understood(instructions)
-    per_warp = Counter(table.tensor_core(i) for i in instructions)
-    rows = [(i, row) for i in instructions if (row := memory_access(i)) is not None]
+    executed = list(code.function.instructions)  # with those of called functions
+    not_understood = _not_understood(executed)
+    per_warp = Counter(table.tensor_core(i) for i in executed)
+    rows = [(i, row) for i in executed if (row := memory_access(i)) is not None]
     kernel = doc.Kernel(
         file=file,
         name=function.name,
@@ -126,7 +127,7 @@ def describe(
         accesses=accesses,
         analysed=doc.Analysed(sum(a.address is not None for a in accesses), len(accesses)),
         definitions=definitions,
-        special_registers=static_counts.special_registers(instructions),
+        special_registers=static_counts.special_registers(executed),
         roles=_roles(code, notation, accesses, definitions),
         blocks=len(code.cfg.blocks),
         branches=_branches(code),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kanalyze.ptx import ir
+from kanalyze.ptx.calls import followed
 from kanalyze.ptx.cfg import Cfg, build
 from kanalyze.symbolic import accesses
 from kanalyze.symbolic.value import Arrays
@@ -33,13 +34,14 @@ class EvaluatedKernel:
 def evaluate(
     module: ir.Module, function: ir.Function, arrays: Arrays | None = None
 ) -> EvaluatedKernel:
-    """Build the control-flow graph of a kernel and evaluate its registers.
+    """Build the control-flow graph of a kernel and evaluate its registers, through its calls.
 
     Args:
         module: the module it stands in.
         function: an entry of it, with a body.
         arrays: pointers whose arrays are assumed.
     """
+    function = followed(module, function)
     cfg = build(function)
     variables = {v.name: v for v in module.variables}
     variables |= {s.name: s for s in function.body or () if isinstance(s, ir.Variable)}

@@ -13,12 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Pos:
-    """A place in the PTX text: 1-based line and column."""
+    """A place in the PTX text: 1-based line and column; ``calls`` lead there, outermost first."""
 
     line: int
     column: int
+    calls: tuple[Pos, ...] = ()
+
+    def __lt__(self, other: Pos) -> bool:
+        """Whether it stands before another, of a called function at the place of the call."""
+        mine, others = ([(p.line, p.column) for p in (*q.calls, q)] for q in (self, other))
+        return mine < others
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,8 @@ class PtxIsa:
             if isinstance(statement, ir.RegisterDeclaration):
                 match = _TYPE_BITS.match(statement.type)
                 bits = 1 if statement.type.lstrip(".") == "pred" else int(match[1]) if match else 64
-                for name in statement.names:
-                    widths[self.cfg.names.unique(name, statement.scope)] = bits
+                scope = f"@{statement.scope}" if statement.scope else ""
+                widths |= {name + scope: bits for name in statement.names}
         return widths
 
     # ------------------------------------------------------------ names
@@ -73,7 +73,7 @@ class PtxIsa:
     def sources(self, instruction: ir.Instruction) -> tuple[str, ...]:
         """See `Isa`."""
         known = instruction.base in TRANSFER or instruction.base == "elect"
-        followed = known or self._is_followed(instruction)
+        followed = known or "param" in instruction.opcode or self._is_followed(instruction)
         if followed or instruction.guard is not None:
             return self._names(table.uses(instruction), instruction)
         return ()
@@ -89,7 +89,9 @@ class PtxIsa:
 
     def width(self, name: str) -> int:
         """Width by the declaration; 64 where none is found."""
-        return self.widths.get(name) or self.widths.get(name.rstrip("0123456789")) or 64
+        stem, at, scope = name.partition("@")
+        stem = stem.rstrip("0123456789")
+        return self.widths.get(name) or self.widths.get(stem + at + scope) or 64
 
     # ------------------------------------------------------------ branches
 
@@ -173,7 +175,7 @@ class PtxIsa:
         written = self.definitions(instruction)
         access = memory_access(instruction)
         if access is not None and access.space == "param" and access.kind == "load":
-            return self._load_parameter(instruction, access, len(written))
+            return self._load_parameter(instruction, access, len(written), lookup)
         if access is not None and self._is_followed(instruction):
             return self._load(instruction, access, lookup)
         transfer = TRANSFER.get(instruction.base)
@@ -261,20 +263,21 @@ class PtxIsa:
         return values
 
     def _load_parameter(
-        self, instruction: ir.Instruction, access: MemoryAccess, count: int
+        self, instruction: ir.Instruction, access: MemoryAccess, count: int, lookup: Lookup
     ) -> list[Value]:
-        address = instruction.operands[1]
-        bits = access.element_bits
-        if isinstance(address, ir.Address) and isinstance(address.base, ir.Name):
-            name = address.base.text
-            if name in self.parameters and self.cfg.function.kind == "entry":
-                return [
-                    self.pool.param(name, address.offset + i * bits // 8, bits)
-                    for i in range(count)
-                ]
+        operand, bits, offset = instruction.operands[1], access.element_bits, 0
+        address = self.read(instruction, operand, 64, lookup)
+        if address.op == "add" and address.args[1].op == "const":
+            address, offset = address.args[0], address.args[1].unsigned or 0
+        name = address.payload if address.op == "address" else None
+        if name in self.parameters and self.cfg.function.kind == "entry":
+            return [self.pool.param(name, offset + i * bits // 8, bits) for i in range(count)]
         reason = "what a called function returned"
-        key = (instruction.pos.line, instruction.pos.column)
-        return [self.pool.unknown((*key, i), reason, bits) for i in range(count)]
+        if name not in self.variables:
+            reason = "a part of a parameter that is not followed"
+        return [
+            self.pool.unknown((instruction.pos, operand, i), reason, bits) for i in range(count)
+        ]
 
 
 def _reason(instruction: ir.Instruction, access: MemoryAccess | None) -> str:

@@ -149,6 +149,14 @@ class _Scope:
         self.registers: dict[str, str] = {}
         self.ranges: dict[str, tuple[int, str]] = {}
         self.labels: dict[str, int] = {}
+        self.parameters: dict[str, str] = {}  # in memory, by name: the variable for their bytes
+
+    def parameter(self, name: str) -> str | None:
+        """The variable that holds the bytes of a parameter that is passed in memory."""
+        scope: _Scope | None = self
+        while scope is not None and name not in scope.parameters:
+            scope = scope.parent
+        return None if scope is None else scope.parameters[name]
 
     def register(self, name: str) -> tuple[str, int] | None:
         """Unique name and width of a register that is declared here or further out."""
@@ -191,18 +199,21 @@ def parse(ptx: str, kernel: str) -> Program:
                 variables[found.name] = found
             start = position + 1
     position = entry.start(1)
-    parameters = []
+    parameters: list[tuple[str, str, int]] = []
     if text[position] == "(":
         close = text.index(")", position)
-        for item in _split(text[position + 1 : close]):
-            words = item.split()
-            kind = next(w[1:] for w in words if re.fullmatch(r"\.(?:[busf]|bf)\d+", w))
-            name, _, extent = words[-1].partition("[")
-            size = _bits(kind) // 8 * (int(extent.rstrip("]")) if extent else 1)
-            parameters.append((name, kind, size))
+        parameters = [_formal(item) for item in _split(text[position + 1 : close])]
         position = close + 1
     position = text.index("{", position) + 1
     return _Body(kernel, text, position, parameters, variables).program
+
+
+def _formal(item: str) -> tuple[str, str, int]:
+    """Name, type and bytes of a parameter."""
+    words = item.split()
+    kind = next(w[1:] for w in words if re.fullmatch(r"\.(?:pred|(?:[busf]|bf)\d+)", w))
+    name, _, extent = words[-1].partition("[")
+    return name, kind, -(-_bits(kind) // 8) * (int(extent.rstrip("]")) if extent else 1)
 
 
 def natural_loops(instructions: list[Instruction]) -> dict[int, set[int]]:
@@ -275,7 +286,8 @@ class _Body:
         self.widths: dict[str, int] = {}
         self.instructions: list[Instruction] = []
         self.lines = [m.start() for m in re.finditer("\n", text)]
-        jumps = self._read(position)
+        self.scopes = 0
+        jumps = self._read(position, _Scope(None, 0))
         for instruction, label, scope in jumps:
             target = scope.label(label)
             if target is None:
@@ -294,22 +306,24 @@ class _Body:
     def _line(self, position: int) -> int:
         return int(np.searchsorted(self.lines, position)) + 1
 
-    def _read(self, position: int) -> list[tuple[Instruction, str, _Scope]]:
-        text = self.text
-        scope = _Scope(None, 0)
-        count = 0
+    def _read(
+        self, position: int, scope: _Scope, returns: list[Instruction] | None = None
+    ) -> list[tuple[Instruction, str, _Scope]]:
+        """Read a body; ``returns`` collects the ``ret`` of a called one."""
+        text, outermost = self.text, scope.parent
         jumps = []
         while True:
             while text[position].isspace():
                 position += 1
             if text[position] == "{":
-                count += 1
-                scope = _Scope(scope, count)
+                self.scopes += 1
+                scope = _Scope(scope, self.scopes)
                 position += 1
                 continue
             if text[position] == "}":
-                if scope.parent is None:
+                if scope.parent is outermost:
                     return jumps
+                assert scope.parent is not None
                 scope = scope.parent
                 position += 1
                 continue
@@ -331,9 +345,89 @@ class _Body:
                 self._directive(statement, scope)
                 continue
             instruction = self._instruction(statement, line, scope)
-            if instruction.parts[0] == "bra":
+            if instruction.parts[0] == "call":
+                jumps += self._call(statement, instruction, scope)
+                continue
+            if instruction.parts[0] == "ret" and returns is not None:
+                instruction.opcode, instruction.parts = "bra", ("bra",)
+                returns.append(instruction)
+            elif instruction.parts[0] == "bra":
                 jumps.append((instruction, statement.split()[-1], scope))
             self.instructions.append(instruction)
+
+    def _call(
+        self, statement: str, call: Instruction, scope: _Scope
+    ) -> list[tuple[Instruction, str, _Scope]]:
+        """A called function: its bytes of parameters are local memory, its body stands here."""
+        found = re.search(
+            r"call\S*\s+(?:\(([^)]*)\)\s*,)?\s*([\w$]+)\s*(?:,\s*\(([^)]*)\))?", statement
+        )
+        assert found is not None
+        head = re.search(
+            rf"\.func\s*(?:\(([^)]*)\))?\s*{re.escape(found[2])}\s*(?:\(([^)]*)\))?[^;{{]*\{{",
+            self.text,
+        )
+        if head is None:
+            raise PtxError(f"line {call.line}: {found[2]} has no body")
+        skip = None
+        if call.guard is not None:
+            guard = Op("reg", call.guard.name, negated=not call.guard.negated)
+            skip = Instruction(call.line, "bra", ("bra",), [], guard)
+            self.instructions.append(skip)
+        self.scopes += 1
+        inner = _Scope(None, self.scopes)
+        pairs = []
+        for formals, actuals in ((head[2], found[3]), (head[1], found[1])):
+            some = []
+            for formal, actual in zip(_split(formals or ""), _split(actuals or ""), strict=True):
+                name, kind, size = _formal(formal)
+                if ".reg" in formal:
+                    inner.registers[name] = kind
+                else:
+                    self._bytes(inner, name, size)
+                some.append((name, kind, size, actual))
+            pairs.append(some)
+        for name, kind, size, actual in pairs[0]:
+            self._copy(call.line, (inner, name), (scope, actual), kind, size)
+        returns: list[Instruction] = []
+        jumps = self._read(head.end(), inner, returns)
+        for instruction in returns:
+            instruction.target = len(self.instructions)
+        for name, kind, size, actual in pairs[1]:
+            self._copy(call.line, (scope, actual), (inner, name), kind, size)
+        if skip is not None:
+            skip.target = len(self.instructions)
+        return jumps
+
+    def _bytes(self, scope: _Scope, name: str, size: int) -> None:
+        variable = f"{name}#{scope.number}"
+        scope.parameters[name] = variable
+        self.variables[variable] = Variable(variable, "local", 16, size)
+
+    def _copy(
+        self, line: int, to: tuple[_Scope, str], origin: tuple[_Scope, str], kind: str, size: int
+    ) -> None:
+        """Copy a parameter byte by byte, or from or to a register."""
+        target, source = to[0].parameter(to[1]), origin[0].parameter(origin[1])
+
+        def add(opcode: str, *operands: Op) -> None:
+            parts = tuple(opcode.split("."))
+            self.instructions.append(Instruction(line, opcode, parts, list(operands), None))
+
+        def at(variable: str, offset: int) -> Op:
+            return Op("mem", "", offset, (Op("variable", variable),))
+
+        if target is not None and source is not None:
+            self.widths["copied#"] = 32
+            for offset in range(size):
+                add("ld.param.b8", Op("reg", "copied#"), at(source, offset))
+                add("st.param.b8", at(target, offset), Op("reg", "copied#"))
+        elif target is not None:
+            add(f"st.param.{kind}", at(target, 0), self._operand(origin[1], origin[0]))
+        elif source is not None:
+            add(f"ld.param.{kind}", self._operand(to[1], to[0]), at(source, 0))
+        else:
+            add(f"mov.{kind}", self._operand(to[1], to[0]), self._operand(origin[1], origin[0]))
 
     def _directive(self, statement: str, scope: _Scope) -> None:
         if statement.startswith(".reg"):
@@ -349,7 +443,10 @@ class _Body:
         found = _variable(statement)
         if found:
             self.variables[found.name] = found
-        elif not statement.startswith((".pragma", ".param", ".branchtargets", ".callprototype")):
+        elif statement.startswith(".param"):
+            name, _, size = _formal(statement)
+            self._bytes(scope, name, size)
+        elif not statement.startswith((".pragma", ".branchtargets", ".callprototype")):
             raise PtxError(f"directive {statement}")
 
     def _instruction(self, statement: str, line: int, scope: _Scope) -> Instruction:
@@ -397,6 +494,8 @@ class _Body:
         if register is not None:
             self.widths[register[0]] = register[1]
             return Op("reg", register[0])
+        if (parameter := scope.parameter(text)) is not None:
+            return Op("variable", parameter)
         if text in self.variables or text in self.parameters:
             return Op("variable", text)
         if text.startswith("%"):
@@ -1336,7 +1435,7 @@ class _Block:
         size = _bits(kind) // 8
         to, origin = self.now.operands[:2]
         registers = to.items if to.kind == "list" else (to,)
-        if space == "param":
+        if space == "param" and origin.items[0].name in self.parameters:
             data = self.parameters[origin.items[0].name]
             for i, register in enumerate(registers):
                 at = origin.value + i * size
@@ -1344,7 +1443,10 @@ class _Block:
                 self.write(register, np.full(self.n, number, U64), 8 * size, kind[0] == "s")
             return
         addresses = self._address(origin, space)
-        self._record(addresses, size * vector)
+        if space == "param":
+            space = "local"
+        else:
+            self._record(addresses, size * vector)
         if not self.active.any():
             return
         lanes = self.threads[self.active]
@@ -1361,7 +1463,10 @@ class _Block:
         size = _bits(kind) // 8
         to, origin = self.now.operands[:2]
         addresses = self._address(to, space)
-        self._record(addresses, size * vector)
+        if space == "param":
+            space = "local"
+        else:
+            self._record(addresses, size * vector)
         if not self.active.any():
             return
         items = origin.items if origin.kind == "list" else (origin,)
