@@ -212,7 +212,7 @@ class _Inliner:
             if callee is not None:
                 yield from self._call(here, frame, base, callee)
             elif call is not None and here.base == "ret":
-                if here.guard is not None or index + 1 < len(body):
+                if index + 1 < len(body):
                     opcode = here.opcode.replace("ret", "bra", 1)
                     yield replace(here, opcode=opcode, operands=(Name(_RETURN),))
             else:
@@ -309,7 +309,7 @@ class _Inliner:
                     operands = (target, ir.Vector(slots))
             if operands is None:
                 opcode = opcode.replace("mov", "ld.param")
-                operands = (target, ir.Address(Name("(an argument)")))
+                operands = (target, ir.Address(target))  # nothing tells what it is
             yield replace(call, opcode=opcode, operands=operands)
 
 

@@ -89,9 +89,12 @@ class PtxIsa:
 
     def width(self, name: str) -> int:
         """Width by the declaration; 64 where none is found."""
+        return self._declared(name) or 64
+
+    def _declared(self, name: str) -> int | None:
         stem, at, scope = name.partition("@")
         stem = stem.rstrip("0123456789")
-        return self.widths.get(name) or self.widths.get(stem + at + scope) or 64
+        return self.widths.get(name) or self.widths.get(stem + at + scope)
 
     # ------------------------------------------------------------ branches
 
@@ -273,7 +276,7 @@ class PtxIsa:
         if name in self.parameters and self.cfg.function.kind == "entry":
             return [self.pool.param(name, offset + i * bits // 8, bits) for i in range(count)]
         reason = "what a called function returned"
-        if name not in self.variables:
+        if any(map(self._declared, self.operand_names(instruction, operand))):
             reason = "a part of a parameter that is not followed"
         return [
             self.pool.unknown((instruction.pos, operand, i), reason, bits) for i in range(count)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from kanalyze import Launch, analyze, estimate, parse_ptx
 from kanalyze.errors import MissingToolError, Unknown
-from kanalyze.ptx.calls import called, dynamic_shared, not_followed
+from kanalyze.ptx.calls import called, dynamic_shared, followed, not_followed
 from kanalyze.render.traffic_text import render
 from kanalyze.toolchain import tools
 from tests.oracle.interpreter import run
@@ -83,17 +85,12 @@ def test_a_function_that_only_computes_hides_nothing() -> None:
     assert not_followed(module, module.entries[0]) == (0, None)
 
 
-LAUNCH = Launch.from_record(
-    {
-        "kernel": "k",
-        "grid": [4],
-        "block": [256],
-        "params": [
-            {"name": "x", "type": "*fp32", "address": 1 << 40},
-            {"name": "y", "type": "*fp32", "address": 1 << 41},
-        ],
-    }
-)
+PARAMS = [
+    {"name": "x", "type": "*fp32", "address": 1 << 40},
+    {"name": "y", "type": "*fp32", "address": 1 << 41},
+]
+LAUNCH = Launch.from_record({"kernel": "k", "grid": [4], "block": [256], "params": PARAMS})
+ONE_BLOCK = Launch.from_record({"kernel": "k", "grid": [1], "block": [64], "params": PARAMS})
 
 
 def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +142,19 @@ def test_the_machine_code_says_what_a_call_loads() -> None:
     assert (loads.ideal_cost, loads.efficiency, stores.efficiency) == (None, None, 1.0)
     text = render(traffic, width=200)
     assert "loads: ideal unknown (accesses of functions that the kernel calls" in text
+
+
+def test_variables_of_one_name_in_two_functions_are_not_mixed_up() -> None:
+    other = KEPT.replace("kept", "other").replace("1024", "512")
+    module = parse_ptx(text_of(KEPT + other, "call kept, (%rd1, %r1); call other, (%rd1, %r1);"))
+    assert not_followed(module, followed(module, module.entries[0]))[0] == 2
+
+
+def test_accesses_stand_in_the_order_of_the_calls() -> None:
+    (found,) = analyze(parse_ptx(text_of(*FOLLOWED["twice"])), sass=False).kernels
+    lines = [access.line for access in found.accesses]
+    assert lines[:4] == [6, 7, 6, 7]
+    assert [found.accesses[i].address for i in (0, 2)] == ["x + 4*tid.x", "x + 8*tid.x"]
 
 
 # ---------------------------------------------------------------- calls that are followed
@@ -239,6 +249,21 @@ SWAPPED = """.func (.reg .b64 %r1, .reg .b64 %r2) swapped(.reg .b64 %rd1, .reg .
  ret;
 }
 """
+NESTED = """.func (.reg .b64 %v) nested(.reg .b64 %a)
+{
+ .reg .b64 %t;
+ add.s64 %t, %a, 64;
+ {
+  .reg .b64 %t;
+  add.s64 %t, %a, 4;
+  mul.lo.s64 %t, %t, 2;
+  sub.s64 %v, %t, %a;
+ }
+ add.s64 %v, %v, %t;
+ sub.s64 %v, %v, %a;
+ ret;
+}
+"""
 LOADED = "ld.global.u32 %r9, [%rd9]; st.global.u32 [%rd4], %r9;"
 FOLLOWED = {
     "in a register": (LEAF, "add.s64 %rd9, %rd1, %rd3; call.uni (%r2), leaf, (%rd9);"),
@@ -291,6 +316,11 @@ FOLLOWED = {
         "mul.wide.s32 %rd5, %r4, 4; add.s64 %rd9, %rd1, %rd5; add.s64 %rd9, %rd9, 2048;" + LOADED,
     ),
     "shared memory of its own": (KEPT, "call kept, (%rd4, %r1); call kept, (%rd1, %r1);"),
+    "scopes of its own": (
+        NESTED,
+        "call (%rd9), nested, (%rd1); { .reg .b64 %t; add.s64 %t, %rd9, %rd3;"
+        "call (%rd9), nested, (%t); }" + LOADED,
+    ),
     "registers of the same names": (
         SWAPPED,
         "call (%rd1, %rd2), swapped, (%rd1, %rd2); add.s64 %rd9, %rd1, %rd3;"
@@ -330,19 +360,71 @@ def test_calls_are_followed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 expected[f"shared_{kind}_wavefronts"] += max(
                     sum(w % 32 == bank for w in words) for bank in range(32)
                 )
-    record = {
-        "kernel": "k", "grid": [1], "block": [64],
-        "params": [
-            {"name": "x", "type": "*fp32", "address": 1 << 40},
-            {"name": "y", "type": "*fp32", "address": 1 << 41},
-        ],
-    }  # fmt: skip
-    traffic = estimate(parse_ptx(text), Launch.from_record(record), simulate=False)
+    traffic = estimate(parse_ptx(text), ONE_BLOCK, simulate=False)
     found = {key: traffic.counters[key] for key in expected}
     assert found == expected
     assert traffic.analysed.accesses == traffic.analysed.of
     (described,) = analyze(parse_ptx(text)).kernels
     assert all(access.address is not None for access in described.accesses)
+
+
+def in_place(functions: str, text: str) -> str:
+    """The kernel with the bodies of functions (of registers) written where they are called."""
+    bodies = {
+        name: (returns, takes, body.replace("ret;", "bra out;"))
+        for returns, name, takes, body in re.findall(
+            r"\.func (?:\((.*?)\) )?(\w+)\((.*?)\)\n\{\n(.*?)\n\}\n", functions, re.S
+        )
+    }
+
+    def written(found: re.Match[str]) -> str:
+        returns, takes, body = bodies[found[3]]
+        formal = [p.split() for p in f"{takes}, {returns}".split(", ") if p]
+        actual = [a for a in f"{found[4]}, {found[2] or ''}".split(", ") if a]
+        declared = "".join(f".reg {kind} {name};\n" for _, kind, name in formal)
+        passed = [(f"t{i}", kind, name) for i, (_, kind, name) in enumerate(formal)]
+        count = len(takes.split(", "))
+        into = "".join(f"mov{kind} {name}, {t};\n" for t, kind, name in passed[:count])
+        out = "".join(f"mov{kind} {t}, {name};\n" for t, kind, name in passed[count:])
+        pairs = list(zip(passed, actual, strict=True))
+        before = "".join(f"mov{kind} {t}, {a};\n" for (t, kind, _), a in pairs[:count])
+        after = "".join(f"mov{kind} {a}, {t};\n" for (t, kind, _), a in pairs[count:])
+        temporary = "".join(f".reg {kind} {t};\n" for t, kind, _ in passed)
+        negated = (found[1] or "").replace("@", "@!").replace("!!", "")
+        skip = f"{negated} bra past;\n" if negated else ""
+        inner = f"{{\n{declared}{into}{body}\nout:\n{out}}}\n"
+        return f"{{\n{temporary}{skip}{before}{inner}{after}past:\n}}"
+
+    call = r"(@!?%p\d )?call\S* (?:\(([^)]*)\), )?(\w+), \(([^)]*)\);"
+    text = text[text.index(".visible") :]
+    while re.search(call, text):
+        text = re.sub(call, written, text)
+    return HEAD + text
+
+
+OF_REGISTERS = [name for name, (functions, _) in FOLLOWED.items() if ".param" not in functions]
+
+
+@pytest.mark.parametrize("name", OF_REGISTERS)
+def test_a_call_is_as_good_as_its_body(name: str) -> None:
+    """A kernel with the bodies in place of the calls has the same accesses, loops and roles."""
+    functions, body = FOLLOWED[name]
+    called_text = text_of(functions, body)
+    written = parse_ptx(in_place(functions, called_text))
+    assert not any(i.base == "call" for i in written.entries[0].instructions)
+    modules = parse_ptx(called_text), written
+    first, second = (analyze(m, ONE_BLOCK, sass=False).kernels[0] for m in modules)
+    rows = [
+        sorted(
+            (a.opcode, a.address, a.condition or "", a.pattern, a.requests, a.cost, a.loop_depth)
+            for a in kernel.accesses
+        )
+        for kernel in (first, second)
+    ]
+    assert rows[0] == rows[1]
+    assert first.roles == second.roles
+    assert [loop.trip_count for loop in first.loops] == [loop.trip_count for loop in second.loops]
+    assert first.thread_coarsening == second.thread_coarsening
 
 
 SPACES = (("global", "requests"), ("global", "sectors"), ("shared", "wavefronts"))
