@@ -33,6 +33,8 @@ from kanalyze.symbolic.parts import Array, Parts, Term, TooLargeError, array_of
 from kanalyze.symbolic.specials import BLOCK
 from kanalyze.symbolic.value import Value
 
+NO_MAP = "the kernel writes no valid tensor map"
+"""How the reason begins where a launch breaks a rule of tensor maps."""
 _PERIOD = 1 << 62
 # PTX ISA, "tensormap.replace": values of .elemtype, in bytes of an element
 _ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 11: 4, 12: 4}
@@ -327,4 +329,4 @@ def _from_fields(fields: Mapping[str, Value], grid: Grid) -> TensorMap:
             swizzle=SWIZZLES[swizzle] if swizzle < len(SWIZZLES) else 0,
         ).checked()
     except ValueError as error:
-        raise UnknownValueError(f"the kernel writes no valid tensor map: {error}") from None
+        raise UnknownValueError(f"{NO_MAP}: {error}") from None

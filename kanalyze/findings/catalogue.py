@@ -20,6 +20,7 @@ _KERNEL, _LAUNCH, _PROFILE = ("ptx", "traffic"), ("traffic",), ("decode",)
 
 RULES: dict[str, tuple[str, ...]] = {
     "launch-mismatch": _LAUNCH,
+    "tensor-map": _KERNEL,
     "offset-wraps": _LAUNCH,
     "narrow-access": _KERNEL,
     "uncoalesced-access": _KERNEL,
@@ -48,6 +49,10 @@ RULES: dict[str, tuple[str, ...]] = {
     "wgmma-serialized": _KERNEL,
     "layout-conversion": _KERNEL,
     "atomic-without-use": _KERNEL,
+    "cas-loop": _KERNEL,
+    "constant-by-lane": _KERNEL,
+    "copies-waited-for": _KERNEL,
+    "double-precision": _KERNEL,
     "fp32-simt-gemm": _PROFILE,
     "older-architecture": _PROFILE,
     "tensor-layout-conversion": _PROFILE,

@@ -25,12 +25,14 @@ class Rule:
         check_launch: what it finds in a launch with its estimate, for ``kanalyze traffic``.
         prove: makes the change that a finding advises, and returns the finding with the outcome,
             or None where the change does not help.
+        explains: whether a finding (the first) is the cause of another one, which then is left out.
     """
 
     id: str
     check_kernel: Check | None = None
     check_launch: Check | None = None
     prove: Callable[[Facts, Finding], Finding | None] | None = None
+    explains: Callable[[Finding, Finding], bool] | None = None
 
 
 @dataclass(frozen=True)

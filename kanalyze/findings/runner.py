@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kanalyze.errors import nearest
@@ -37,13 +37,21 @@ class RuleOptions:
 
 
 def of_kernel(facts: Facts, options: RuleOptions) -> tuple[tuple[Finding, ...], list[UnknownField]]:
-    """What the rules find in a kernel, the most severe first, and the rules that failed."""
-    return _run(facts, options, "ptx")
+    """What the rules find in a kernel, the most severe first, and the rules that failed.
+
+    Where its launch is known they judge by the estimate of it, as `of_launch` does; that is made
+    only where something was found.
+    """
+    found = _found(facts, options, "ptx")
+    if found.findings and facts.in_launch is not facts:
+        facts = facts.in_launch
+        found = _found(facts, options, "ptx")
+    return _proven(facts, options, found)
 
 
 def of_launch(facts: Facts, options: RuleOptions) -> tuple[tuple[Finding, ...], list[UnknownField]]:
     """The same for a launch: what is found in the kernel, too."""
-    return _run(facts, options, "traffic")
+    return _proven(facts, options, _found(facts, options, "traffic"))
 
 
 def of_profile(
@@ -71,17 +79,21 @@ def of_profile(
     )
 
 
-def _run(
-    facts: Facts, options: RuleOptions, command: str
-) -> tuple[tuple[Finding, ...], list[UnknownField]]:
-    findings: list[tuple[Rule, Finding]] = []
-    failed: list[UnknownField] = []
-    wrong_ids: set[str] = set()  # in comments
+@dataclass(frozen=True)
+class _Found:
+    """What the rules found, not yet proven, and the rules that failed."""
 
-    def fault(rule: Rule, error: Exception) -> None:  # must not cost the report
+    findings: list[tuple[Rule, Finding]] = field(default_factory=list)
+    failed: list[UnknownField] = field(default_factory=list)
+
+    def fault(self, rule: Rule, error: Exception) -> None:  # must not cost the report
         what = f"{type(error).__name__}: {error}"[:200]
-        failed.append(UnknownField("findings", f"{rule.id} failed (please report it): {what}"))
+        self.failed.append(UnknownField("findings", f"{rule.id} failed (please report it): {what}"))
 
+
+def _found(facts: Facts, options: RuleOptions, command: str) -> _Found:
+    found = _Found()
+    wrong_ids: set[str] = set()  # in comments
     for rule in catalogue.rules(command):
         if rule.id in options.ignore:
             continue
@@ -91,19 +103,27 @@ def _run(
                 comments = facts.comments(finding)
                 wrong_ids |= set(unknown_ids(comments))
                 if not suppressions.suppressed(rule.id, comments):
-                    findings.append((rule, finding))
+                    found.findings.append((rule, finding))
         except Exception as error:
-            fault(rule, error)
-    proven: list[Finding] = []
-    for rule, finding in sorted(findings, key=_promise):
-        try:
-            outcome = _proven(rule, facts, finding, options)
-        except Exception as error:
-            fault(rule, error)
+            found.fault(rule, error)
+    found.failed.extend(UnknownField("findings", what) for what in sorted(wrong_ids))
+    return found
+
+
+def _proven(
+    facts: Facts, options: RuleOptions, found: _Found
+) -> tuple[tuple[Finding, ...], list[UnknownField]]:
+    proven: list[tuple[Rule, Finding]] = []
+    for rule, finding in sorted(found.findings, key=_promise):
+        if any(other.explains and other.explains(cause, finding) for other, cause in proven):
             continue
-        proven += [outcome] if outcome is not None else []
-    failed += [UnknownField("findings", what) for what in sorted(wrong_ids)]
-    return tuple(sorted(proven, key=_order)), failed
+        try:
+            outcome = _outcome(rule, facts, finding, options)
+        except Exception as error:
+            found.fault(rule, error)
+            continue
+        proven += [(rule, outcome)] if outcome is not None else []
+    return tuple(sorted((f for _, f in proven), key=_order)), found.failed
 
 
 def _promise(pair: tuple[Rule, Finding]) -> tuple[int, bool]:
@@ -112,7 +132,7 @@ def _promise(pair: tuple[Rule, Finding]) -> tuple[int, bool]:
     return SEVERITIES.index(finding.severity), rule.check_launch is None
 
 
-def _proven(rule: Rule, facts: Facts, finding: Finding, options: RuleOptions) -> Finding | None:
+def _outcome(rule: Rule, facts: Facts, finding: Finding, options: RuleOptions) -> Finding | None:
     if rule.prove is None:
         return finding
     if not options.prove:

@@ -59,6 +59,7 @@ from kanalyze.findings.rule import Rule
 from kanalyze.findings.vectorization import DIVISIBLE, ONE, WIDEST
 from kanalyze.models import lane_strides
 from kanalyze.results.kernel import Finding, Proof
+from kanalyze.symbolic.value import leaves
 
 _ID = "narrow-access"
 _WORD = 4  # bytes per thread below which a warp asks for less than a line
@@ -72,7 +73,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     significant = [g for g in every if access_groups.significant(g, every)]
     narrow = [group for group in significant if group.size < WIDEST and _most_lanes(group)]
     findings = [f for group in narrow if (f := _of_group(facts, group)) is not None]
-    few = [group for group in narrow if _has_few(facts, group)]
+    few = [group for group in narrow if _has_few(facts, group)] if not _scatters(facts) else []
     if few and replicas.of_kernel(facts) > 1:
         findings.append(_replicated(facts, few))
     elif few:
@@ -266,6 +267,15 @@ def _has_few(facts: Facts, group: AccessGroup) -> bool:
         return True
     # One word per thread is the usual kernel of CUDA C++; a loop may give a thread more.
     return group.size < _WORD and not group.first.loop_depth
+
+
+def _scatters(facts: Facts) -> bool:
+    """Whether each element goes to an atomic at a loaded index, which costs more than its load."""
+    return any(
+        row.kind in ("atomic", "reduction") and row.space in ("global", "generic")
+        and (leaves(access.address, "load") or access.reasons)
+        for access, row in facts.accesses()
+    )  # fmt: skip
 
 
 def _few(facts: Facts, groups: Sequence[AccessGroup]) -> Finding:

@@ -90,7 +90,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         "limit on registers",
         local_memory.hottest(accesses) or place,
         numbers | ({"in_loops_bytes": looped} if known else {}),
-        saves=_moved(facts.in_launch),
+        saves=_moved(facts),
         unproven=None if facts.compiled is not None else NO_SOURCE,
     )
 
@@ -127,7 +127,6 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
     """Compile with more warps, more registers, smaller tiles."""
     if facts.compiled is None:
         return finding
-    facts = facts.in_launch
     best = _best(facts)
     if best is None:
         return replace(
