@@ -21,6 +21,7 @@ from kanalyze.ptx.cfg import build
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.symbolic import accesses as addresses
 from tests.oracle.interpreter import Access, run
+from tests.oracle.lanes import warps_of, wavefronts
 
 pytest.importorskip("triton")
 
@@ -69,43 +70,6 @@ def launch_of(compiled: Compiled, shift: int) -> tuple[Launch, list[Any]]:
     return Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params)), values
 
 
-def lanes_of(record: Access) -> Any:
-    """Address and participation of each lane, a warp a row."""
-    active = record.active
-    if record.source_size is not None:
-        active = active & (record.source_size > 0)
-    return zip(record.addresses.reshape(-1, 32), active.reshape(-1, 32), strict=True)
-
-
-def fullest_bank(addresses: list[int], width: int) -> int:
-    words = {a // 4 + i for a in addresses for i in range(max(1, width // 4))}
-    banks: dict[int, int] = defaultdict(int)
-    for word in words:
-        banks[word % 32] += 1
-    return max(banks.values(), default=0)
-
-
-def wavefronts(row: Any, where: Any, on: Any) -> int:
-    """By the book: whole warps up to 4 bytes a lane, halves for 8, quarters for 16."""
-    width, base = row.row.bytes_per_thread, row.instruction.base
-    if base in ("ldmatrix", "stmatrix"):
-        rows = [[int(a) for a in where[8 * i : 8 * i + 8]] for i in range(row.row.vector)]
-        return sum(fullest_bank(r, 16) for r in rows)
-    size = {8: 16, 16: 8}.get(width, 32)
-    lanes = [i for i in range(32) if on[i]]
-    together = (
-        row.row.kind == "load"
-        and size < 32
-        and any(
-            all(not on[i ^ other] or where[i] == where[i ^ other] for i in lanes)
-            for other in (1, 2)
-        )
-    )
-    size = 2 * size if together else size
-    groups = [[int(where[i]) for i in lanes if i // size == g] for g in range(32 // size)]
-    return sum(fullest_bank(g, width) for g in groups)
-
-
 @pytest.mark.parametrize("shift", [0, 4112], ids=["aligned", "moved by 4112 bytes"])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[3]}-{'-'.join(map(str, c[1]))}")
 def test_counts_equal_those_of_the_trace(case: Any, shift: int) -> None:
@@ -135,14 +99,18 @@ def test_counts_equal_those_of_the_trace(case: Any, shift: int) -> None:
             continue
         cost = launched.transactions(access)
         assert cost.counted is not None, cost.reason
-        warps = [w for r in by_line[access.instruction.pos.line] for w in lanes_of(r)]
+        warps = [w for r in by_line[access.instruction.pos.line] for w in warps_of(r)]
         executed = [(where, on) for where, on in warps if on.any()]
         assert cost.counted.requests == len(executed)
         assert cost.counted.threads == sum(int(on.sum()) for _, on in executed)
         if access.row.space == "global":
             expected = sum(len({int(a) // 32 for a in where[on]}) for where, on in executed)
         else:
-            expected = sum(wavefronts(access, where, on) for where, on in executed)
+            expected = sum(
+                wavefronts(access.instruction.base, access.row.kind, access.row.bytes_per_thread,
+                           access.row.vector, where, on)
+                for where, on in executed
+            )  # fmt: skip
         assert cost.counted.transactions == expected, access.instruction.opcode
         if access.row.space == "global":
             low, high = launched.span(access)
