@@ -108,7 +108,33 @@ class Cuda:
             return self.leaf()
         a = self.number(depth - 1)
         c = r.choice([1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 31, 32, 33, 64, 100])
-        kind = r.choice(["+", "+", "+", "-", "*", "*", "*", "/", "%", "&", ">>", "<<", "?", "min", "max", "short", "uns", "abs", "bits", "call", "v", "^", "|"])
+        kind = r.choice(
+            [
+                "+",
+                "+",
+                "+",
+                "-",
+                "*",
+                "*",
+                "*",
+                "/",
+                "%",
+                "&",
+                ">>",
+                "<<",
+                "?",
+                "min",
+                "max",
+                "short",
+                "uns",
+                "abs",
+                "bits",
+                "call",
+                "v",
+                "^",
+                "|",
+            ]
+        )
         big = max(abs(a.low), abs(a.high))
         if kind in "+-" or kind in ("min", "max", "?"):
             b = self.number(depth - 1)
@@ -202,7 +228,9 @@ class Cuda:
         r = self.r
         text, kind = r.choice(list(self.pointers.items()))
         size = TYPES[kind][1]
-        fits = [v for v in VECTORS if v.startswith(kind.split()[0]) or (v == "uchar2" and size == 1)]
+        fits = [
+            v for v in VECTORS if v.startswith(kind.split()[0]) or (v == "uchar2" and size == 1)
+        ]
         if fits and r.random() < 0.3:
             vector = r.choice(fits)
             limit = ELEMENTS * size // VECTORS[vector]
