@@ -68,16 +68,49 @@ def _integer_type(context: PtxContext) -> tuple[str, int]:
 
 
 def _binary(op: str, signed: str | None = None) -> Callable[[PtxContext], Value]:
-    """An operation on two operands of one width; ``signed`` is its signed form."""
+    """An operation on two operands of one width, or on both halves (``s16x2``).
+
+    ``signed`` is its signed form.
+    """
 
     def transfer(context: PtxContext) -> Value:
-        kind, bits = _integer_type(context)
-        if context.instruction.parts[1:2] == ("cc",) or "sat" in context.instruction.parts:
+        parts = context.instruction.parts
+        if parts[1:2] == ("cc",) or {"sat", "relu"} & set(parts):
             raise NotModelled(f"{context.instruction.opcode} is not evaluated")
-        name = signed if signed is not None and kind == "s" else op
+        name = signed if signed is not None and parts[-1][0] == "s" else op
+        if parts[-1] in ("s16x2", "u16x2"):
+            low, high = (
+                context.make(name, 16, *(_field(context, i, at, 16) for i in (1, 2)))
+                for at in (0, 16)
+            )
+            upper = context.make(
+                "shl", 32, context.make("zext", 32, high), context.pool.const(16, 32)
+            )
+            return context.make("or", 32, context.make("zext", 32, low), upper)
+        _, bits = _integer_type(context)
         return context.make(name, bits, context.source(1, bits), context.source(2, bits))
 
     return transfer
+
+
+def _field(context: PtxContext, index: int, at: int, bits: int) -> Value:
+    """Bits of a source of 32 bits, from bit ``at`` on."""
+    moved = context.make("shru", 32, context.source(index, 32), context.pool.const(at, 32))
+    return context.make("trunc", bits, moved)
+
+
+def _dot(context: PtxContext) -> Value:
+    """``dp4a.A.B d, a, b, c`` and ``dp2a.{lo,hi}.A.B``: products of bytes (halves), and c."""
+    parts = context.instruction.parts
+    count, width = (4, 8) if parts[0] == "dp4a" else (2, 16)
+    extends = ["sext" if part == "s32" else "zext" for part in parts[-2:]]
+    total = context.source(3, 32)
+    for i in range(count):
+        left = context.make(extends[0], 32, _field(context, 1, i * width, width))
+        place = 8 * i + (16 if "hi" in parts else 0)
+        right = context.make(extends[1], 32, _field(context, 2, place, 8))
+        total = context.make("add", 32, total, context.make("mul", 32, left, right))
+    return total
 
 
 def _product(context: PtxContext, left: Value, right: Value, kind: str, bits: int) -> Value:
@@ -293,10 +326,13 @@ def _permute(context: PtxContext) -> Value:
     result = context.pool.const(0, 32)
     for index in range(4):
         choice = selector >> (4 * index) & 0xF
-        if choice & 8:
-            raise NotModelled("prmt that replicates a sign")
-        source = both[choice >> 2]
+        source = both[choice >> 2 & 1]
         shift = context.pool.const(8 * (choice & 3), 32)
+        if choice & 8:  # the sign of the byte, eight times
+            upper = context.pool.const(24 - 8 * (choice & 3), 32)
+            source = context.make("shl", 32, source, upper)
+            source = context.make("shrs", 32, source, context.pool.const(31, 32))
+            shift = context.pool.const(0, 32)
         byte = context.make("and", 32, context.make("shru", 32, source, shift),
                             context.pool.const(0xFF, 32))  # fmt: skip
         placed = context.make("shl", 32, byte, context.pool.const(8 * index, 32))
@@ -379,6 +415,8 @@ TRANSFER: dict[str, Callable[[PtxContext], Value]] = {
     "cvt": _cvt,
     "cvta": _cvta,
     "div": _binary("divu", "divs"),
+    "dp2a": _dot,
+    "dp4a": _dot,
     "lop3": _lop3,
     "mad": _mad,
     "mad24": _mul24,

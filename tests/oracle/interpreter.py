@@ -1000,8 +1000,32 @@ class _Block:
     def _binary(self, function: Callable[[Any, Any, int, bool], Any]) -> None:
         kind = self.kind()
         bits = _bits(kind)
-        a, b = self.source(1, bits), self.source(2, bits)
-        self.result(function(a, b, bits, kind[0] == "s"), bits)
+        a, b, signed = self.source(1, bits), self.source(2, bits), kind[0] == "s"
+        if kind.endswith("x2"):
+            low = _mask(function(_mask(a, 16), _mask(b, 16), 16, signed), 16)
+            high = function(a >> U64(16), b >> U64(16), 16, signed)
+            return self.result(low | high << U64(16), bits)
+        return self.result(function(a, b, bits, signed), bits)
+
+    def do_dp4a(self) -> None:
+        sources = [self.source(i, 32) for i in (1, 2, 3)]
+        first, second = (part == "s32" for part in self.now.parts[-2:])
+        wide, skip = (1, 0) if self.now.parts[0] == "dp4a" else (2, 2 * ("hi" in self.now.parts))
+
+        def number(word: int, at: int, size: int, signed: bool) -> int:
+            data = int(word).to_bytes(4, "little")[at : at + size]
+            return int.from_bytes(data, "little", signed=signed)
+
+        sums = [
+            int(c) + sum(
+                number(a, i * wide, wide, first) * number(b, i + skip, 1, second)
+                for i in range(4 // wide)
+            )
+            for a, b, c in zip(*sources, strict=True)
+        ]  # fmt: skip
+        self.result(np.array([s & 0xFFFFFFFF for s in sums], U64), 32)
+
+    do_dp2a = do_dp4a
 
     def do_add(self) -> None:
         if _is_float(self.kind()):

@@ -587,6 +587,42 @@ CASES = [
         ),
     ),
     Case(
+        "halves of a register",
+        """cvt.u16.u32 %rs1, %r1; mul.lo.u16 %rs2, %rs1, 3; mov.b32 %r3, {%rs1, %rs2};
+        add.s16x2 %r4, %r3, -131069; mov.b32 {%rs3, %rs4}, %r4; mul.wide.s16 %r5, %rs4, 4;
+        cvt.s64.s32 %rd2, %r5; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;
+        cvt.s32.s16 %r6, %r4; mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd50, %rd4;
+        st.global.u32 [%rd5], %r1;
+        min.s16x2 %r7, %r4, 1048580; max.u16x2 %r8, %r7, 458760; and.b32 %r9, %r8, 0xff00ff;
+        shr.u32 %r10, %r9, 16; mul.wide.u32 %rd6, %r10, 4; add.s64 %rd7, %rd50, %rd6;
+        st.global.u32 [%rd7], %r1;
+        and.b32 %r11, %r9, 255; mul.wide.u32 %rd8, %r11, 4; add.s64 %rd9, %rd50, %rd8;
+        st.global.u32 [%rd9], %r1;""",
+        (
+            lambda a: X + 4 * (3 * a.t - 2),  # -131069 is -2 in the upper half, 3 in the lower
+            lambda a: X + 4 * (a.t + 3),
+            lambda a: X + 4 * (max(min(3 * a.t - 2, 16) % 65536, 7) & 255),
+            lambda a: X + 4 * max(min(a.t + 3, 4), 8),
+        ),
+        wraps=True,
+    ),
+    Case(
+        "products of bytes, signs of bytes",
+        """mov.u32 %r3, 0x030281fe; dp4a.u32.s32 %r4, %r1, %r3, %r2; mul.wide.s32 %rd2, %r4, 4;
+        add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;
+        mad.lo.s32 %r5, %r1, 65536, 7; dp2a.hi.s32.u32 %r6, %r5, %r3, 1;
+        mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd50, %rd4; st.global.u32 [%rd5], %r1;
+        shl.b32 %r7, %r1, 10; prmt.b32 %r8, %r7, 0, 0x4491; and.b32 %r9, %r8, 0x5fc;
+        mul.wide.u32 %rd6, %r9, 4; add.s64 %rd7, %rd50, %rd6; st.global.u32 [%rd7], %r1;""",
+        (
+            lambda a: X + 4 * (-2 * a.t + a.c),  # the bytes of %r3: -2, -127, 2, 3
+            lambda a: X + 4 * (2 * 7 + 3 * a.t + 1),
+            # byte 1 of 1024 tid is 4 tid; its sign is bit 5 of tid
+            lambda a: X + 4 * ((4 * a.t & 0xFC) + (0x500 if a.t & 32 else 0)),
+        ),
+        wraps=True,
+    ),
+    Case(
         "bytes, tables of logic, double shifts",
         """prmt.b32 %r3, %r1, %r50, 0x3340; and.b32 %r4, %r3, 0xffff;
         mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd50, %rd2; st.global.u32 [%rd3], %r1;
