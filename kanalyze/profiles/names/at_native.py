@@ -12,74 +12,46 @@ from kanalyze.profiles.names.words import cpp_dtype
 
 _INT, _FUNCTOR, _SKIP, _REDUCE = "int", "functor", "skip", "reduce"
 
-# function -> (operation, template parameters in order: (key, what))
+# Operation of a function, and its template parameters in order: (key, what).
+_LOOP = (("vec_size", _INT), ("functor", _FUNCTOR))
+_LONE = (("functor", _FUNCTOR),)
+_UNROLLED = (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR))
+_SECOND = (("", _SKIP), ("functor", _FUNCTOR))
 _SIGNATURES: dict[str, tuple[str | None, tuple[tuple[str, str], ...]]] = {
-    "vectorized_elementwise_kernel": ("elementwise", (("vec_size", _INT), ("functor", _FUNCTOR))),
-    "vectorized_templated_elementwise_kernel": (
-        "elementwise",
-        (("vec_size", _INT), ("functor", _FUNCTOR)),
-    ),
-    "unrolled_elementwise_kernel": ("elementwise", (("functor", _FUNCTOR),)),
-    "unrolled_templated_elementwise_kernel": ("elementwise", (("functor", _FUNCTOR),)),
-    "elementwise_kernel": (
-        "elementwise",
-        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
-    ),
-    "elementwise_kernel_manual_unroll": (
-        "elementwise",
-        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
-    ),
-    "index_elementwise_kernel": (
-        "elementwise",
-        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
-    ),
-    "_scatter_gather_elementwise_kernel": (
-        "gather",
-        (("num_threads", _INT), ("items_per_thread", _INT), ("functor", _FUNCTOR)),
-    ),
-    "unrolled_elementwise_kernel_for_multi_outputs": (
-        "elementwise",
-        (("", _SKIP), ("functor", _FUNCTOR)),
-    ),
-    "elementwise_kernel_with_index": ("elementwise", (("", _SKIP), ("functor", _FUNCTOR))),
+    "vectorized_elementwise_kernel": ("elementwise", _LOOP),
+    "vectorized_templated_elementwise_kernel": ("elementwise", _LOOP),
+    "unrolled_elementwise_kernel": ("elementwise", _LONE),
+    "unrolled_templated_elementwise_kernel": ("elementwise", _LONE),
+    "elementwise_kernel": ("elementwise", _UNROLLED),
+    "elementwise_kernel_manual_unroll": ("elementwise", _UNROLLED),
+    "index_elementwise_kernel": ("elementwise", _UNROLLED),
+    "_scatter_gather_elementwise_kernel": ("gather", _UNROLLED),
+    "unrolled_elementwise_kernel_for_multi_outputs": ("elementwise", _SECOND),
+    "elementwise_kernel_with_index": ("elementwise", _SECOND),
     "reduce_kernel": (
         "reduce",
         (("max_threads", _INT), ("output_vec_size", _INT), ("functor", _REDUCE)),
     ),
-    "multi_tensor_apply_kernel": ("multi_tensor_apply", (("", _SKIP), ("functor", _FUNCTOR))),
+    "multi_tensor_apply_kernel": ("multi_tensor_apply", _SECOND),
 }
 
-# How other functions' names begin -> operation. ATen names its kernels after the operator
+# How other functions' names begin. ATen names its kernels after the operator
 # (aten/src/ATen/native/cuda/{UpSample*,*Pool*,*Loss*,Shape,Indexing,SoftMax,Sort*,ScanUtils}.cu*).
-_BEGINNINGS: tuple[tuple[str, str], ...] = (
-    ("upsample_", "upsample"),
-    ("max_pool_", "pool"),
-    ("avg_pool2d_", "pool"),
-    ("avg_pool3d_", "pool"),
-    ("adaptive_average_pool", "pool"),
-    ("adaptivemaxpool", "pool"),
-    ("adaptiveaveragepool", "pool"),
-    ("atomicadaptivemaxpool", "pool"),
-    ("atomicadaptiveaveragepool", "pool"),
-    ("nll_loss_", "loss"),
-    ("nll_loss2d_", "loss"),
-    ("ctc_loss_", "loss"),
-    ("CatArrayBatchedCopy", "cat"),
-    ("cunn_SoftMax", "softmax"),
-    ("cunn_SpatialSoftMax", "softmax"),
-    ("softmax_warp_", "softmax"),
-    ("indexSelect", "index"),
-    ("indexFuncLargeIndex", "index"),
-    ("indexFuncSmallIndex", "index"),
-    ("indexing_backward_kernel", "index"),
-    ("index_put_", "index"),
-    ("vectorized_gather_kernel", "gather"),
-    ("roll_cuda_kernel", "roll"),
-    ("bitonicSortKVInPlace", "sort"),
-    ("radixSortKVInPlace", "sort"),
-    ("tensor_kernel_scan_", "scan"),
-    ("batch_norm_", "batchnorm"),
-)
+_BEGINNINGS = {
+    "upsample": ("upsample_",),
+    "pool": ("max_pool_", "avg_pool2d_", "avg_pool3d_", "adaptive_average_pool", "adaptivemaxpool",
+             "adaptiveaveragepool", "atomicadaptivemaxpool", "atomicadaptiveaveragepool"),
+    "loss": ("nll_loss_", "nll_loss2d_", "ctc_loss_"),
+    "cat": ("CatArrayBatchedCopy",),
+    "softmax": ("cunn_SoftMax", "cunn_SpatialSoftMax", "softmax_warp_"),
+    "index": ("indexSelect", "indexFuncLargeIndex", "indexFuncSmallIndex",
+              "indexing_backward_kernel", "index_put_"),
+    "gather": ("vectorized_gather_kernel",),
+    "roll": ("roll_cuda_kernel",),
+    "sort": ("bitonicSortKVInPlace", "radixSortKVInPlace"),
+    "scan": ("tensor_kernel_scan_",),
+    "batchnorm": ("batch_norm_",),
+}  # fmt: skip
 
 # Functions that take a functor only to call it in a loop: the functor is their template argument.
 _ADAPTERS = {
@@ -98,17 +70,16 @@ _DEEPEST = 8
 
 
 def transform(r: NameFields) -> None:
-    """Note the function, its operation and what its template arguments say."""
+    """Note the operation and what its template arguments say."""
     comp = r.name.last
-    r.function()
     if not comp.complete:
-        _op_of_name(r, comp.text.rpartition("_")[0] + "_", comp.start)
+        r.begins(_BEGINNINGS, comp.text.rpartition("_")[0] + "_")
         return
     op, parameters = _SIGNATURES.get(comp.text, (None, ()))
     if op:
-        r.add_span("op", op, comp.start, comp.end, "documented")
+        r.add_span("op", op, comp.start, comp.end)
     else:
-        _op_of_name(r, comp.text, comp.start)
+        r.begins(_BEGINNINGS)
     for (key, what), arg in zip(parameters, r.name.args(), strict=False):
         if what == _INT:
             if arg.complete and number(r.text[arg.start : arg.end]) is None:
@@ -118,13 +89,6 @@ def transform(r: NameFields) -> None:
             _functor(r, "functor", arg)
         elif what == _REDUCE:
             _reduction(r, arg)
-
-
-def _op_of_name(r: NameFields, word: str, start: int) -> None:
-    for beginning, op in _BEGINNINGS:
-        if word.startswith(beginning):
-            r.add_span("op", op, start, start + len(beginning.rstrip("_")), "documented")
-            return
 
 
 def _functor(r: NameFields, key: str, arg: Arg) -> None:

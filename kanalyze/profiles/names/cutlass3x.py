@@ -9,67 +9,20 @@ from __future__ import annotations
 from kanalyze.profiles.names.cutlass2x import OPS
 from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.grammar import Token
-from kanalyze.profiles.names.words import ACC_LETTER, INSTRUCTIONS
+from kanalyze.profiles.names.words import ACC_LETTER
 
 _ORDER = ("a", "b", "acc", "c", "d")
-_FLAGS = {"stream_k": "STREAM_K", "ptr_array": "PTR_ARRAY", "fast_accum": "FAST"}
-_SKIPPED = {"cluster_m", "cluster_n", "cluster_k", "stream_k", "ptr_array", "tensor_layout"}
 
 
 def transform(r: NameFields) -> None:
-    """Note what the tokens of ``cutlass3x.lark`` state."""
-    for token in r.tokens:
-        if token.name.lower() not in _SKIPPED:
-            _plain(r, token)
-    for key, name in _FLAGS.items():
-        if word := r.one(name):
-            r.add(key, True, word, "generator")
-    if arch := r.one("ARCH_DIGITS"):
-        r.arch(arch, "generator")
+    """Note cluster, instruction, operation and types, which follow from several words."""
     _cluster(r)
     _instruction(r)
     _kind(r)
     _types(r)
-    if words := list(r.all("EPI")):
-        start, end = r.base + words[0].start, r.base + words[-1].end
-        value = tuple(word.text for word in words)
-        r.add_span("epilogue_in_name", value, start, end, "observed")
-    if layouts := list(r.all("TENSOR_LAYOUT")):
-        r.add("tensor_layout", layouts[0].text, layouts[0], "observed")
-        if len(layouts) == 3:
-            r.add("tensor_layout_out", layouts[2].text, layouts[2], "observed")
-
-
-_KEYS = {
-    "OP_CLASS": "op_class",
-    "TILE_M": "tile_m",
-    "TILE_N": "tile_n",
-    "TILE_K": "tile_k",
-    "STAGES": "stages",
-    "LAYOUT": "layout",
-    "ALIGN": "align",
-    "SCHEDULE": "schedule",
-    "LOAD": "load",
-    "CTA": "cta_group",
-    "SCALE_VEC": "scale_vec",
-    "SCALE_VEC_D": "scale_vec_d",
-    "EPILOGUE": "epilogue",
-    "MIXED_INPUT": "mixed_input",
-    "EMULATION": "emulation",
-    "MMA_TYPE": "dtype_mma",
-    "DIMS": "dims",
-    "FILTER_SIZE": "filter_size",
-    "INST_M": "inst_m",
-    "INST_N": "inst_n",
-    "INST_K": "inst_k",
-}
-
-
-def _plain(r: NameFields, token: Token) -> None:
-    key = _KEYS.get(token.name)
-    if key:
-        value = int(token.text) if token.text.isdigit() else token.text
-        r.add(key, value, token, "generator")
+    layouts = list(r.all("TENSOR_LAYOUT"))
+    if len(layouts) == 3:
+        r.add("tensor_layout_out", layouts[2].text, layouts[2])
 
 
 def _cluster(r: NameFields) -> None:
@@ -79,15 +32,11 @@ def _cluster(r: NameFields) -> None:
         return
     for key, token in zip("mnk", tokens, strict=True):
         if token:
-            r.add(f"cluster_{key}", int(token.text), token, "generator")
+            r.add(f"cluster_{key}", int(token.text), token)
 
 
 def _instruction(r: NameFields) -> None:
-    if inst := r.one("INST"):
-        shape = INSTRUCTIONS.get(inst.text)
-        if shape:
-            for key, value in zip("mnk", shape, strict=True):
-                r.add(f"inst_{key}", value, inst, "generator")
+    r.instruction()
     arch, op_class, kind = r.one("ARCH_DIGITS"), r.one("OP_CLASS"), r.one("KIND")
     if (
         arch
@@ -100,7 +49,7 @@ def _instruction(r: NameFields) -> None:
     ):
         for key, name in (("inst_m", "TILE_M"), ("inst_n", "TILE_N")):
             if token := r.one(name):
-                r.add(key, int(token.text), token, "generator")
+                r.add(key, int(token.text), token)
 
 
 def _kind(r: NameFields) -> None:
@@ -112,13 +61,11 @@ def _kind(r: NameFields) -> None:
             r.add("op", op, kind, "observed")
         else:
             op = "gemm" if word.endswith("gemm") else OPS[word]
-            r.add("op", op, kind, "generator")
+            r.add("op", op, kind)
             if word == "spgemm":
-                r.add("sparse", True, kind, "generator")
+                r.add("sparse", True, kind)
     if conv := r.one("CONV_KIND"):
         r.add("op", OPS[conv.text], conv, "observed")
-    if word_ := r.one("GROUPED_WORD"):
-        r.add("grouped", True, word_, "generator")
 
 
 def _types(r: NameFields) -> None:
@@ -139,10 +86,10 @@ def _types(r: NameFields) -> None:
     if len(data) > len(_ORDER) or (not r.cut and len(data) != len(_ORDER)):
         return
     for key, (token, scale, block) in zip(_ORDER, data, strict=False):
-        r.add(f"dtype_{key}", token.text, token, "generator")
+        r.add(f"dtype_{key}", token.text, token)
         if scale and key in "abd":
-            r.add(f"scale_{key}", scale.text, scale, "generator")
+            r.add(f"scale_{key}", scale.text, scale)
         if block and key in "ab":
-            r.add(f"scale_block_{key}", block.text, block, "generator")
+            r.add(f"scale_block_{key}", block.text, block)
     if not any(token.name == "DATA" for token in r.tokens) and (acc := r.one("ACC")):
-        r.add("dtype_acc", ACC_LETTER[acc.text], acc, "generator")
+        r.add("dtype_acc", ACC_LETTER[acc.text], acc)

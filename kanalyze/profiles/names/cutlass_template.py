@@ -18,8 +18,7 @@ _DEEPEST = 4
 
 
 def transform(r: NameFields) -> None:
-    """Note the function and, for CUTLASS 3.x types, tile, cluster, stages and types."""
-    r.function()
+    """Note, for CUTLASS 3.x types, tile, cluster, stages and types."""
     name: Qualified | None = r.name
     for _ in range(_DEEPEST):
         args = name.args() if name else []

@@ -10,9 +10,9 @@ from kanalyze.profiles.names.cpp import CppText, Qualified, read
 from kanalyze.profiles.names.families import Family, candidates, fallback
 from kanalyze.profiles.names.fields import NameFields, Reject
 from kanalyze.profiles.names.grammar import Parsed, parse
-from kanalyze.profiles.names.keys import KEYS
 from kanalyze.profiles.names.name import Field, KernelName, Span, Value
 from kanalyze.profiles.names.text import Prepared, prepare
+from kanalyze.profiles.names.words import KEYS
 from kanalyze.text.mangling import demangle
 
 CACHE_SIZE = 8_192
@@ -121,9 +121,9 @@ def _read(family: Family, source: CppText, subject: _Subject) -> NameFields | No
     parsed = parse(family.grammar, subject.text, subject.cut)
     if parsed is None or (subject.cut and len(parsed.tokens) < _FEWEST_TOKENS):
         return None
-    reading = NameFields(source.text, parsed, subject.base, subject.cut, subject.name)
+    reading = NameFields(source.text, parsed, subject.base, subject.cut, subject.name, family.table)
     try:
-        family.transformer()(reading)
+        family.note(reading)
     except Reject:
         return None
     return reading
@@ -172,9 +172,9 @@ def _fallback(
     qualified = whole or Qualified(source, (), 0)
     text = qualified.head() if which.name == "other" else source.text
     parsed = parse(which.grammar, text, False) if text else None
-    reading = NameFields(source.text, parsed or Parsed([], None), 0, cut, qualified)
+    reading = NameFields(source.text, parsed or Parsed([], None), 0, cut, qualified, which.table)
     if parsed is not None:
-        which.transformer()(reading)
+        which.note(reading)
     return _finish(name, demangled, prepared, family, cut, reading)
 
 

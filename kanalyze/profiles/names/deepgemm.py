@@ -13,11 +13,8 @@ _BLOCK = ("tile_m", "tile_n", "tile_k")
 
 
 def transform(r: NameFields) -> None:
-    """Note function, architecture and, where the version is clear, tile and stages."""
+    """Note, where the version is clear, tile and stages."""
     comp = r.name.last
-    r.function()
-    if arch := r.one("ARCH_DIGITS"):
-        r.arch(arch)
     words = comp.text.split("_")
     if comp.complete and "gemm" in words:
         r.add_span("op", "gemm", comp.start, comp.end)

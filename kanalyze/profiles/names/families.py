@@ -1,18 +1,20 @@
 """The families of kernel names: which grammar reads them and what tells what they mean.
 
-Adding one: a grammar in ``grammars/names/``, a transformer beside this file, a line here, a sample
-file in ``tests/data/names/``. From another package: an entry point of group ``kanalyze.families``
-that names a :class:`Family`.
+Adding one: a grammar in ``grammars/names/``, a table in ``families.toml`` (and code beside this
+file, where a table cannot say it), a sample file in ``tests/data/names/``. From another package: an
+entry point of group ``kanalyze.families`` that names a :class:`Family`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from kanalyze.profiles.names.fields import NameFields
 
@@ -31,7 +33,7 @@ class Family:
     Attributes:
         name: its name in ``KernelName.family``.
         grammar: file in ``grammars/names/`` (without ``.lark``), or the path of a ``.lark`` file.
-        transform: what notes the fields: a function, or ``module:function``.
+        transform: what notes the fields: a function, or ``module:function``; None: the table alone.
         form: ``word`` when the grammar reads the function's name, ``path`` when it reads the
             qualified name without its arguments (``at::native::f``), ``raw`` when it reads the
             whole text, ``fallback`` when no other grammar accepted it.
@@ -40,84 +42,44 @@ class Family:
         what: one line for people.
         wrapped: names of the family also stand in CUTLASS's wrappers (``cutlass::Kernel2<…>``);
             what is inside is tried first.
+        table: what is noted without code; see the head of ``families.toml``.
     """
 
     name: str
     grammar: str
-    transform: Transform | str
+    transform: Transform | str | None
     form: Form
     first: tuple[str, ...]
     what: str
     wrapped: bool = False
+    table: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def transformer(self) -> Transform:
-        """Return the function that notes the fields, importing its module."""
-        if not isinstance(self.transform, str):
-            return self.transform
-        module, _, function = self.transform.partition(":")
-        transform: Transform = getattr(import_module(module), function or "transform")
-        return transform
+    def note(self, reading: NameFields) -> None:
+        """Note the fields of a name.
+
+        Raises:
+            Reject: it is none of the family's.
+        """
+        reading.declared()
+        transform = self.transform
+        if isinstance(transform, str):
+            module, _, function = transform.partition(":")
+            transform = getattr(import_module(module), function or "transform")
+        if callable(transform):
+            transform(reading)
 
 
-def _family(name: str, form: Form, first: str, what: str, *, wrapped: bool = False) -> Family:
-    module = f"kanalyze.profiles.names.{name}:transform"
-    return Family(name, name, module, form, tuple(first.split()), what, wrapped)
+def _builtin(name: str, table: Mapping[str, Any]) -> Family:
+    module = f"kanalyze.profiles.names.{name}:transform" if "code" in table else None
+    first, wrapped = tuple(table.get("first", "").split()), table.get("wrapped", False)
+    return Family(name, name, module, table["form"], first, table["what"], wrapped, table)
 
 
-_CUBLAS = (
-    "cublasLt internal epilogue gemv gemvNSP gemmSN gemmk splitKreduce dot reduce magma scal axpy "
-    "asum nrm copy trsm batch"
-)
-_CUB = "cub thrust rocprim hipcub at cuda nv cccl THRUST"
-_NCCL = " ".join(
-    [
-        "ncclDevKernel ncclDevKernelDebug ncclKernel ncclSymDevKernel ncclSymkDevKernel",
-        "ncclSymmetricDevKernel",
-        *(  # before 2.9: ncclAllReduceRingLLKernel_sum_f32
-            f"nccl{collective}{algorithm}{protocol}Kernel"
-            for collective in ("AllGather", "AllReduce", "Broadcast", "ReduceScatter", "Reduce")
-            for algorithm in ("", "Ring", "Tree", "CollNet")
-            for protocol in ("", "LL")
-        ),
-        "ncclSendRecvKernel",
-    ]
-)
-_COPIES = "Memcpy Memset CUDA FillBuffer " + " ".join(
-    f"Copy{a}To{b}" for a in ("Host", "Device") for b in ("Host", "Device")
-)
-_ARCHS = "maxwell pascal volta turing ampere ada hopper"
-
-FAMILIES: tuple[Family, ...] = (
-    _family("cutlass2x", "word", "cutlass", "CUTLASS 2.x, also in cuBLAS and cuDNN", wrapped=True),
-    _family("cutlass3x", "word", "cutlass", "CUTLASS 3.x and 4.x, also in cuBLASLt", wrapped=True),
-    _family("flash", "path", "flash pytorch FLASH FlashAttn", "FlashAttention 2/3", wrapped=True),
-    _family("cutlass_template", "path", "cutlass", "CUTLASS kernels with their C++ type"),
-    _family("cublas_legacy", "word", _ARCHS, "cuBLAS's own matrix products"),
-    _family(
-        "cublas_misc", "path", _CUBLAS, "cuBLAS's small kernels: gemv, split-K's second step, dot"
-    ),
-    _family("nvjet", "word", "nvjet", "cuBLASLt's generated matrix products"),
-    _family("xmma", "word", "sm", "matrix products of cuBLAS, cuDNN and TensorRT"),
-    _family("cudnn_legacy", "word", f"cudnn trt {_ARCHS}", "cuDNN's older convolutions"),
-    _family("cudnn_template", "path", "cudnn cask", "cuDNN's C++ templates"),
-    _family("cudnn_sdpa", "word", "cudnn", "cuDNN's generated attention"),
-    _family("fmha_cutlass", "word", "fmha", "memory-efficient attention (xFormers, PyTorch)"),
-    _family("fmha_trtllm", "word", "fmhaSm", "trtllm-gen attention (TensorRT-LLM, FlashInfer)"),
-    _family("fmha_v2", "word", "fmha", "TensorRT-LLM's fmha_v2 attention"),
-    _family("triton_inductor", "word", "triton", "kernels that TorchInductor generates"),
-    _family("triton_other", "word", "", "other Triton kernels"),
-    _family("at_native", "path", "at anonymous softmax", "PyTorch's own kernels (ATen)"),
-    _family("cub_thrust", "path", _CUB, "CUB, Thrust, rocPRIM, hipCUB"),
-    _family("nccl", "word", _NCCL, "NCCL and RCCL collectives"),
-    _family("tensile", "word", "Cijk Custom", "AMD Tensile (rocBLAS) and hipBLASLt"),
-    _family("miopen_igemm", "word", "igemm", "MIOpen's implicit GEMM convolutions"),
-    _family("ck", "path", "ck", "AMD Composable Kernel, CK-Tile"),
-    _family("cute_dsl", "word", "kernel", "CUTLASS's CuTe DSL (Python)"),
-    _family("deepgemm", "path", "deep", "DeepGEMM"),
-    _family("trtllm_gemm", "word", "bmm gemm", "trtllm-gen matrix products"),
-    _family("memop", "raw", _COPIES, "copies and fills, not kernels"),
-    _family("mangled", "fallback", "", "mangled names that cannot be demangled"),
-    _family("other", "fallback", "", "every other function"),
+FAMILIES = tuple(
+    _builtin(name, table)
+    for name, table in tomllib.loads(
+        Path(__file__).with_name("families.toml").read_text("utf-8")
+    ).items()
 )
 """The built-in families. A name is accepted by one grammar at most, whatever the order."""
 

@@ -12,4 +12,4 @@ def transform(r: NameFields) -> None:
         return
     # What is cut behind a return type may be a namespace as well as the function.
     if r.name.last.complete or (len(r.name.path) == 1 and r.name.last.start == 0):
-        r.function(basis="inferred")
+        r.function()

@@ -6,18 +6,8 @@ import re
 
 from kanalyze.profiles.names.fields import NameFields
 
-_TYPES = {
-    "S": "f32",
-    "D": "f64",
-    "H": "f16",
-    "B": "bf16",
-    "C": "cf32",
-    "Z": "cf64",
-    "I8": "s8",
-    "I": "s32",
-    "F8": "e4m3",
-    "B8": "e5m2",
-}
+_TYPES = {"S": "f32", "D": "f64", "H": "f16", "B": "bf16", "C": "cf32", "Z": "cf64", "I8": "s8",
+          "I": "s32", "F8": "e4m3", "B8": "e5m2"}  # fmt: skip
 _TYPE = re.compile(r"I8|F8|B8|[SDHBCZI]")
 _OLD = re.compile(r"[SDHBCZ]B?H?")
 _KEYS = {
@@ -28,29 +18,13 @@ _LAYOUTS = {"Ailk": "n", "Alik": "t", "Bljk": "n", "Bjlk": "t"}
 
 
 def transform(r: NameFields) -> None:
-    """Note what the tokens of ``tensile.lark`` state."""
-    r.named("generator")
-    if cijk := r.one("CIJK"):
-        r.add("op", "gemm", cijk, "generator")
-        r.add("vendor", "amd", cijk, "generator")
+    """Note layout, types and instruction, which follow from several words."""
     a, b = r.one("A_INDEX"), r.one("B_INDEX")
     if a and b and a.text in _LAYOUTS and b.text in _LAYOUTS:
-        value = _LAYOUTS[a.text] + _LAYOUTS[b.text]
-        r.add_span("layout", value, r.base + a.start, r.base + b.end, "generator")
+        r.add_span("layout", _LAYOUTS[a.text] + _LAYOUTS[b.text], r.base + a.start, r.base + b.end)
     _types(r)
-    if word := r.one("MI_WORD"):
-        r.add("op_class", "mfma", word, "generator")
-        third, blocks = r.one("MI_THIRD"), r.one("INST_B")
-        if third and blocks:
-            r.add("inst_k", int(third.text), third, "generator")
-        elif third:
-            r.add("inst_k", None, third)
-    if isa := r.one("ISA"):
-        r.add("arch", f"gfx{isa.text}", isa, "generator")
-    if stream := r.one("SK"):
-        r.add("stream_k", stream.text != "0", stream, "generator")
-    if bias := r.one("EPI"):
-        r.add("epilogue_in_name", ("bias",), bias, "generator")
+    if third := r.one("MI_THIRD"):
+        r.add("inst_k", int(third.text) if r.has("INST_B") else None, third)
 
 
 def _types(r: NameFields) -> None:
@@ -75,4 +49,4 @@ def _types(r: NameFields) -> None:
     for key, part in zip(keys, parts, strict=False):
         for one in key.split():
             value = _TYPES[part.group()]
-            r.add_span(one, value, start + part.start(), start + part.end(), "generator")
+            r.add_span(one, value, start + part.start(), start + part.end())

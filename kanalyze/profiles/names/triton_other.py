@@ -6,32 +6,21 @@ from kanalyze.profiles.names.fields import NameFields, Reject
 from kanalyze.profiles.names.grammar import Token
 
 _MARKS = ("", "c", "d", "e", "de")
-_TYPES = {"fp16": "f16", "fp32": "f32", "fp8e4nv": "e4m3", "fp8e5": "e5m2"}
 
 
 def transform(r: NameFields) -> None:
-    """Note what the tokens of ``triton_other.lark`` state."""
+    """Note what each argument was specialised to; refuse what only looks like Triton's."""
     if suffix := r.one("SUFFIX"):
         arguments = split_suffix(suffix.text)
         if arguments is None or (len(arguments) == 1 and not _of_triton(r.one("FUNCTION"))):
             raise Reject
-        r.add("specialization", arguments, suffix, "generator")
+        r.add("specialization", arguments, suffix)
     elif r.cut and not r.has("OGS"):
         suffix = r.partial
         if suffix is None or suffix.name != "SUFFIX" or not _begins_suffix(suffix.text):
             raise Reject
-    function = r.one("OGS") or r.one("FUNCTION") or r.one("BARE")
-    if function is None:
+    if not (r.has("OGS") or r.has("FUNCTION") or r.has("BARE")):
         raise Reject
-    r.add("function", function.text, function, "generator")
-    r.add("generator", "triton", function, "generator")
-    if r.has("OGS"):
-        r.named("generator")
-        r.add("op", "gemm", function, "generator")
-        for name, key in (("Y_TYPE", "dtype_d"), ("X_TYPE", "dtype_a"), ("W_TYPE", "dtype_b")):
-            if token := r.one(name):
-                r.add(key, _TYPES.get(token.text, token.text), token, "generator")
-        r.epilogue(basis="generator")
 
 
 def _of_triton(function: Token | None) -> bool:

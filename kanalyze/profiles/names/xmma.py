@@ -9,72 +9,31 @@ from __future__ import annotations
 from kanalyze.profiles.names.fields import NameFields
 from kanalyze.profiles.names.grammar import Token
 
-_OPS = {
-    "gemm": "gemm",
-    "fprop": "conv_fprop",
-    "dgrad": "conv_dgrad",
-    "wgrad": "conv_wgrad",
-    "pooling": "pooling",
-    "cublas_gemvx": "gemv",
-    "depthwise_convolution": "conv",
-}
-_LIBRARY = {
-    "_5x_cublas": "cublas",
-    "_5x_cudnn": "cudnn",
-    "cudnn_infer": "cudnn",
-    "cudnn_train": "cudnn",
-    "cublas": "cublas",
-    "cudnn": "cudnn",
-    "trt": "tensorrt",
-}
 _WORDS = {"i8": "s8", "i32": "s32", "i4": "s4"}
 _TENSOR_ONLY = frozenset({"tf32", "bf16", "e4m3", "e5m2"})
 
 
 def transform(r: NameFields) -> None:
-    """Note what the tokens of ``xmma.lark`` state."""
-    r.named("observed")
-    if arch := r.one("ARCH_DIGITS"):
-        r.arch(arch, "observed")
-    if op := r.one("OP_WORD") or r.one("OTHER_OP"):
-        r.add("op", _OPS.get(op.text, op.text), op, "observed")
+    """Note algorithm, types, layout and unit, which follow from several words."""
     words = list(r.all("ALGO_WORD"))
     if words and r.has("G1"):
         start, end = r.base + words[0].start, r.base + words[-1].end
-        r.add_span("algo", r.text[start:end], start, end, "observed")
+        r.add_span("algo", r.text[start:end], start, end)
     if r.has("OP_WORD"):
-        _product(r)
+        _types(r)
+        ab, c = r.one("LAYOUT_AB"), r.one("LAYOUT_C")
+        if ab and c:
+            r.add_span("layout", ab.text + c.text, r.base + ab.start, r.base + c.end)
     _unit(r)
-    if split := r.one("SPLIT"):
-        r.add("split_k", True, split, "observed")
-    if planar := r.one("PLANAR"):
-        r.add("planar_complex", True, planar, "observed")
-    r.epilogue()
-    if library := r.one("LIBRARY_WORD"):
-        r.add("library", _LIBRARY[library.text], library, "observed")
-    for key, name in (("align_a", "A_ALIGN"), ("align_c", "C_ALIGN")):
-        if token := r.one(name):
-            r.add(key, int(token.text), token, "inferred")
-
-
-def _product(r: NameFields) -> None:
-    _types(r)
-    ab, c = r.one("LAYOUT_AB"), r.one("LAYOUT_C")
-    if ab and c:
-        start, end = r.base + ab.start, r.base + c.end
-        r.add_span("layout", ab.text + c.text, start, end, "observed")
-    for key, name in (("tensor_layout", "TENSOR_IN"), ("tensor_layout_out", "TENSOR_OUT")):
-        if token := r.one(name):
-            r.add(key, token.text, token, "observed")
 
 
 def _unit(r: NameFields) -> None:
     unit = r.one("TENSOR_WORD") or r.one("GROUP_WORD")
     second = r.one("G2")
     if unit:
-        r.add("op_class", "tensorop", unit, "observed")
+        r.add("op_class", "tensorop", unit)
     elif ffma := r.one("FFMA"):
-        r.add("op_class", "simt", ffma, "observed")
+        r.add("op_class", "simt", ffma)
     elif second and second.text in _TENSOR_ONLY:
         r.add("op_class", "tensorop", second, "inferred")
 
@@ -96,4 +55,4 @@ def _types(r: NameFields) -> None:
 
 
 def _add(r: NameFields, key: str, token: Token) -> None:
-    r.add(key, _WORDS.get(token.text, token.text), token, "observed")
+    r.add(key, _WORDS.get(token.text, token.text), token)
