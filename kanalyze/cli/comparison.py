@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,12 +21,12 @@ _MOST_VALUES = 100
 class Compared:
     """The options of a comparison as given; false where none was."""
 
-    other: str | None
-    settings: dict[str, str]
+    versus: str | None
+    versus_set: dict[str, str]
     over: tuple[str, tuple[int, ...]] | None
 
     def __bool__(self) -> bool:
-        return bool(self.other is not None or self.settings or self.over)
+        return bool(self.versus is not None or self.versus_set or self.over)
 
     def check(self, plot: str | None) -> None:
         """Refuse a plot of what is not swept."""
@@ -70,8 +68,8 @@ class Compared:
         asked = Asked(
             target=target,
             options=options.compile_settings(),
-            other=self.other,
-            other_settings=self.settings or None,
+            other=self.versus,
+            other_settings=self.versus_set or None,
             over=self.over,
             device=device,
             what_if=what_if,
@@ -105,7 +103,9 @@ def _over(
     return name.strip(), tuple(sorted({int(part) for part in parts}))
 
 
-_OPTIONS = (
+compare_options = shared.gathered(
+    "compared",
+    Compared,
     click.option(
         "--versus",
         metavar="OTHER",
@@ -127,21 +127,4 @@ _OPTIONS = (
         help="One launch for each value of a size or constexpr, and how the bytes grow.",
     ),
 )
-
-
-def compare_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a comparison; the command gets one `Compared` as ``compared``."""
-
-    @functools.wraps(function)
-    def wrapped(
-        *positional: Any,
-        versus: str | None,
-        versus_set: dict[str, str],
-        over: tuple[str, tuple[int, ...]] | None,
-        **rest: Any,
-    ) -> Any:
-        return function(*positional, compared=Compared(versus, versus_set, over), **rest)
-
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+"""The options of a comparison; the command gets one `Compared` as ``compared``."""

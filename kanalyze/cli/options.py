@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kanalyze.launch.record import Launch
 
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 DEFAULT_ARCH = "sm_90"
 
 
@@ -115,13 +116,29 @@ assume_option = click.option(
 """``--assume PTR=WHAT``."""
 
 
-def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def _all(*options: Decorator) -> Decorator:
     """One decorator for several options, which the help then shows in this order."""
 
     def decorate(function: Command) -> Command:
         for option in reversed(options):
             function = option(function)
         return function
+
+    return decorate
+
+
+def gathered(name: str, kind: type, *options: Decorator) -> Decorator:
+    """Options whose values the command gets as one ``kind``, a dataclass, under ``name``."""
+    known = {f.name for f in fields(kind)}
+
+    def decorate(function: Command) -> Command:
+        @_all(*options)
+        @functools.wraps(function)
+        def wrapped(*positional: Any, **given: Any) -> Any:
+            own = {key: given.pop(key) for key in known & given.keys()}
+            return function(*positional, **{name: kind(**own)}, **given)
+
+        return wrapped
 
     return decorate
 
@@ -133,7 +150,9 @@ def not_empty(context: click.Context, parameter: click.Parameter, given: str | N
     return given
 
 
-_TARGET = _all(
+target_options = gathered(
+    "options",
+    TargetOptions,
     click.option(
         "--arch",
         metavar="ARCH",
@@ -174,33 +193,7 @@ _TARGET = _all(
         "beside the record is taken.",
     ),
 )
-
-
-def target_options(function: Command) -> Command:
-    """Add the options of a target; the command gets one `TargetOptions` as ``options``."""
-
-    @_TARGET
-    @functools.wraps(function)
-    def wrapped(
-        *positional: Any,
-        arch: str | None,
-        settings: dict[str, str],
-        dtype: str | None,
-        num_warps: int | None,
-        num_stages: int | None,
-        signature: str | None,
-        record: str | None,
-        kernels: tuple[str, ...] = (),
-        lenient: bool = False,
-        **rest: Any,
-    ) -> Any:
-        options = TargetOptions(
-            arch, settings, dtype, num_warps, num_stages, signature, record, kernels, lenient
-        )
-        return function(*positional, options=options, **rest)
-
-    return wrapped
-
+"""The options of a target; the command gets one `TargetOptions` as ``options``."""
 
 _PAGER = (
     click.option(
@@ -225,7 +218,7 @@ _FILE = click.option(
 )
 
 
-def reading_options(kernel_help: str) -> Callable[[Command], Command]:
+def reading_options(kernel_help: str) -> Decorator:
     """The options of commands that read targets: those of a target, ``--kernel``, ``--lenient``."""
     reading = _all(
         click.option("--kernel", "kernels", metavar="NAME", multiple=True, help=kernel_help),
@@ -243,7 +236,7 @@ def output_options(
     help: str = "Text to read, or JSON.",
     paged: bool = False,
     to_file: bool = True,
-) -> Callable[[Command], Command]:
+) -> Decorator:
     """``--format`` and ``--color``; the command gets one `output.Destination` as ``to``.
 
     Args:
@@ -252,10 +245,11 @@ def output_options(
         paged: whether there are ``--width`` and ``--pager``, too.
         to_file: whether there is ``-o``, too.
     """
-    chosen = [
+    return gathered(
+        "to",
+        Destination,
         click.option(
             "--format",
-            "format_",
             type=click.Choice(["text", "json", *more_formats]),
             default="text",
             help=f"{help}  [default: text]",
@@ -268,32 +262,16 @@ def output_options(
         ),
         *(_PAGER if paged else ()),
         *([_FILE] if to_file else ()),
-    ]
-
-    def decorate(function: Command) -> Command:
-        @_all(*chosen)
-        @functools.wraps(function)
-        def wrapped(
-            *positional: Any,
-            format_: str,
-            color: str,
-            width: int | None = None,
-            pager: bool = False,
-            file: str | None = None,
-            **rest: Any,
-        ) -> Any:
-            to = Destination(format_, color, width, pager, file)
-            return function(*positional, to=to, **rest)
-
-        return wrapped
-
-    return decorate
+    )
 
 
-def annotated_output_options(function: Command) -> Command:
-    """The same for commands with findings that have a place."""
-    says = "Text to read, JSON, or the findings alone: SARIF, annotations for GitHub."
-    return output_options("sarif", "github", help=says, paged=True)(function)
+annotated_output_options = output_options(
+    "sarif",
+    "github",
+    help="Text to read, JSON, or the findings alone: SARIF, annotations for GitHub.",
+    paged=True,
+)
+"""The same for commands with findings that have a place."""
 
 
 @dataclass(frozen=True)
@@ -301,8 +279,8 @@ class FindingOptions:
     """What was asked of the findings: ids left out, whether to prove, what fails the command."""
 
     ignore: tuple[str, ...]
-    prove: bool
     fail_on: str | None
+    prove: bool = False
 
     @property
     def given(self) -> bool:
@@ -349,34 +327,10 @@ _fail_option = click.option(
 )
 
 
-def finding_options(function: Command) -> Command:
-    """Add the options of findings; the command gets `FindingOptions` as ``findings``."""
-
-    @_all(_ignore_option, _proof_option, _fail_option)
-    @functools.wraps(function)
-    def wrapped(
-        *positional: Any,
-        ignore: tuple[str, ...],
-        prove: bool,
-        fail_on: str | None,
-        **rest: Any,
-    ) -> Any:
-        return function(*positional, findings=FindingOptions(ignore, prove, fail_on), **rest)
-
-    return wrapped
-
-
-def profile_finding_options(function: Command) -> Command:
-    """The same for a profile, of which nothing can be compiled again."""
-
-    @_all(_ignore_option, _fail_option)
-    @functools.wraps(function)
-    def wrapped(*positional: Any, ignore: tuple[str, ...], fail_on: str | None, **rest: Any) -> Any:
-        return function(*positional, findings=FindingOptions(ignore, False, fail_on), **rest)
-
-    return wrapped
-
-
+finding_options = gathered("findings", FindingOptions, _ignore_option, _proof_option, _fail_option)
+"""The options of findings; the command gets `FindingOptions` as ``findings``."""
+profile_finding_options = gathered("findings", FindingOptions, _ignore_option, _fail_option)
+"""The same for a profile, of which nothing can be compiled again."""
 dump_option = click.option(
     "--dump",
     type=click.Choice(["ssa", "loops", "predicates", "classes"]),
@@ -385,7 +339,7 @@ dump_option = click.option(
 """``--dump FORM``."""
 
 
-def section_option(known: Callable[[], Sequence[str]]) -> Callable[[Command], Command]:
+def section_option(known: Callable[[], Sequence[str]]) -> Decorator:
     """``--section NAME``: a decorator; ``known`` gives the names of sections, when they matter."""
 
     def check(
