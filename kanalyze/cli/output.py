@@ -7,11 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from kanalyze.cache import write_whole
 from kanalyze.errors import InputError, system_reason
 from kanalyze.text.safe import escaped, is_hostile
 
@@ -197,18 +197,9 @@ def write_file(path: Path, text: str) -> None:
         if path.exists() and not path.is_file():  # a device or a pipe (or a folder: an error)
             path.write_bytes(data)
             return
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask
-            os.chmod(temporary, mode)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        mask = os.umask(0)
+        os.umask(mask)
+        write_whole(path, data, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=str(path)) from None
 

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache as memoise
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 from kanalyze import cache
 from kanalyze.errors import InputError, MissingToolError, SourceSpot
+from kanalyze.text.mangling import leading_names
 from kanalyze.toolchain import tools
 
 _NVRTC = "pip install 'kanalyze[cuda]'"
@@ -108,7 +109,7 @@ def _nvrtc() -> Path | None:
     """The newest NVRTC of the wheels ``nvidia-cuda-nvrtc*``, else of ``$CUDA_HOME``."""
     folders = [
         folder
-        for place in _nvidia_folders()
+        for place in _folders_of("nvidia")
         for folder in (*place.glob("cu[0-9]*/lib"), *place.glob("cuda_nvrtc/lib"))
     ]
     libraries = [file for folder in folders for file in folder.glob("libnvrtc.so.*[0-9]")]
@@ -117,27 +118,22 @@ def _nvrtc() -> Path | None:
     return max(libraries, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)], default=None)
 
 
-def _nvidia_folders() -> Iterator[Path]:
+def _folders_of(package: str) -> list[Path]:
     try:
-        spec = importlib.util.find_spec("nvidia")
+        spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         spec = None
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        yield Path(folder)
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def _headers() -> list[Path]:
     """Folders with ``cuda_fp16.h`` and the like: of the wheels, of Triton, of a toolkit."""
     places = [
-        *(f for n in _nvidia_folders() for f in (*n.glob("cu[0-9]*/include"),
-                                                 *n.glob("cuda_runtime/include"))),
-    ]  # fmt: skip
-    try:
-        spec = importlib.util.find_spec("triton")
-    except (ImportError, ValueError):
-        spec = None
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        places.append(Path(folder, "backends/nvidia/include"))
+        place
+        for folder in _folders_of("nvidia")
+        for place in (*folder.glob("cu[0-9]*/include"), *folder.glob("cuda_runtime/include"))
+    ]
+    places += [folder / "backends/nvidia/include" for folder in _folders_of("triton")]
     if home := os.environ.get("CUDA_HOME"):
         places.append(Path(home, "include"))
     return [place for place in places if (place / "cuda_fp16.h").is_file()][:1]
@@ -256,17 +252,8 @@ def _column(caret: int | None, shown: Sequence[str], text: str) -> int:
 
 def source_name(symbol: str) -> str:
     """The name of a kernel as its author wrote it: ``add`` for ``_Z3addPKfPfi``."""
-    if not symbol.startswith("_Z"):
-        return symbol
-    at = 3 if symbol.startswith("_ZN") else 2
-    name = symbol
-    while number := re.match(r"\d+", symbol[at:]):
-        start = at + number.end()
-        at = start + int(number[0])
-        name = symbol[start:at]
-        if not symbol.startswith("_ZN"):
-            break
-    return name
+    names = leading_names(symbol) if symbol.startswith("_Z") else []
+    return names[-1][0] if names else symbol
 
 
 _TYPES = {

@@ -43,6 +43,12 @@ class Flops:
     per: str
 
 
+def shape_of(instruction: ir.Instruction) -> tuple[int, ...] | None:
+    """M, N and K of a matrix instruction; None where it does not say them."""
+    shape = next((m for m in map(_SHAPE.match, instruction.parts) if m), None)
+    return None if shape is None else tuple(map(int, shape.groups()))
+
+
 def flops(instruction: ir.Instruction) -> Flops | None:
     """Operations of one execution; None if it does none (see `tcgen05_flops`)."""
     parts = instruction.parts
@@ -50,10 +56,10 @@ def flops(instruction: ir.Instruction) -> Flops | None:
     if base in ("mma", "wmma", "wgmma"):
         if base != "mma" and "mma" not in parts and "mma_async" not in parts:
             return None
-        shape = next((m for m in map(_SHAPE.match, parts) if m), None)
+        shape = shape_of(instruction)
         if shape is None:
             return None
-        m, n, k = (int(x) for x in shape.groups())
+        m, n, k = shape
         sharing = _WARPS_OF_A_GROUP if base == "wgmma" else 1
         return Flops("tensor", 2 * m * n * k / sharing, "warp")
     if base not in _PER_OPERATION:

@@ -11,9 +11,8 @@ Limits: ``mma`` reads registers; of ``tcgen05.mma`` the reads are not counted.
 
 from __future__ import annotations
 
-import re
-
 from kanalyze.devices.table import Device
+from kanalyze.models.flops import shape_of
 from kanalyze.ptx import ir
 
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "f64": 64,
@@ -23,7 +22,6 @@ _FACT = {"f16": "fp16_tensor_tflops", "bf16": "bf16_tensor_tflops", "tf32": "tf3
          "s8": "int8_tensor_tops", "u8": "int8_tensor_tops", "i8": "int8_tensor_tops",
          "f64": "fp64_tensor_tflops", "e2m1": "fp4_tensor_tflops", "mxf4": "fp4_tensor_tflops",
          "mxf4nvf4": "fp4_tensor_tflops", "mxf8f6f4": "fp8_tensor_tflops"}  # fmt: skip
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _WAVEFRONT = 128
 
 
@@ -45,11 +43,11 @@ def operand_wavefronts(instruction: ir.Instruction) -> int:
     """Wavefronts of shared memory that one execution by a warpgroup takes for its operands."""
     if instruction.parts[0] != "wgmma":
         return 0
-    shape = next((m for m in map(_SHAPE.match, instruction.parts) if m), None)
+    shape = shape_of(instruction)
     kind = operand_type(instruction)
     if shape is None or kind is None or len(instruction.operands) < 3:
         return 0
-    m, n, k = (int(x) for x in shape.groups())
+    m, n, k = shape
     from_shared = 0 if isinstance(instruction.operands[1], ir.Vector) else m * k
     return -(-(from_shared + n * k) * _BITS[kind] // 8 // _WAVEFRONT)
 

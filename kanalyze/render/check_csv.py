@@ -6,7 +6,7 @@ import csv
 import io
 
 from kanalyze.results import check as doc
-from kanalyze.text.safe import escaped
+from kanalyze.text.safe import cell_of
 
 _HEAD = ("case", "kernel", "device", "arch", "dtype", "purpose", "counter", "metric", "kind",
          "unit", "estimate", "measured", "difference", "error_percent", "interval_least",
@@ -25,13 +25,5 @@ def render(check: doc.Check) -> str:
                      launch.purpose, c.counter, c.metric, c.kind, c.unit, c.estimate, c.measured,
                      c.difference, c.error_percent, least, most, c.in_interval, c.result, c.reason,
                      launch.file]  # fmt: skip
-            writer.writerow([_cell(cell) for cell in cells])
+            writer.writerow([cell_of(cell) for cell in cells])
     return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    """A cell that neither steers a terminal nor is a formula for a spreadsheet."""
-    if not isinstance(value, str):
-        return value
-    text = escaped(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -12,7 +12,7 @@ from kanalyze.profiles.describe import describe
 from kanalyze.render.profile_text import product_text
 from kanalyze.results.profile import ProfiledKernel, ProfileReport
 from kanalyze.text.numbers import duration, launches, tenth_percent
-from kanalyze.text.safe import escaped
+from kanalyze.text.safe import cell_of, escaped
 
 _KEYS = (
     "arch", "op_class", "dtype_a", "dtype_b", "dtype_acc", "dtype_d", "tile_m", "tile_n", "tile_k",
@@ -60,17 +60,7 @@ def _row(row: ProfiledKernel) -> list[object]:
 
 
 def _cells(values: Sequence[object]) -> list[object]:
-    """Cells that neither steer a terminal nor are a formula for a spreadsheet."""
-    cells: list[object] = []
-    for value in values:
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif isinstance(value, str):
-            value = escaped(value)
-            if value[:1] in ("=", "+", "-", "@"):
-                value = "'" + value
-        cells.append(value)
-    return cells
+    return [str(v).lower() if isinstance(v, bool) else cell_of(v) for v in values]
 
 
 def markdown(report: ProfileReport) -> str:

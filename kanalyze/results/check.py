@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from kanalyze.results.kernel import UnknownField, derive
-from kanalyze.text.plain import document
+from kanalyze.results.kernel import Document, UnknownField, derive
 
 SCHEMA = "kanalyze.check/1"
 EQUAL, DIFFERS = "equal", "differs"
@@ -176,7 +174,7 @@ class SkippedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Document):
     """What `kanalyze check` found.
 
     ``launches`` are those checked; ``records`` counts those that were to be (more of them where
@@ -219,7 +217,3 @@ class Check:
             for c in launch.comparisons
             if c.counter == summary.counter and abs(c.error_percent or 0) == summary.worst_percent
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON-ready data."""
-        return document(self)

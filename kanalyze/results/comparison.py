@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
-from kanalyze.results.kernel import UnknownField, derive
-from kanalyze.text.plain import document, from_plain, of_schema
+from kanalyze.results.kernel import Document, UnknownField, derive
 
 SCHEMA = "kanalyze.comparison/1"
 
@@ -102,7 +100,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Document):
     """What `kanalyze.analysis.versus.compare` returns.
 
     ``sides`` names the sides (one or two), ``summaries`` says what they are; ``over`` is the name
@@ -122,17 +120,3 @@ class Comparison:
     assumptions: tuple[str, ...]
     unknown: tuple[UnknownField, ...]
     schema: str = SCHEMA
-
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON-ready data."""
-        return document(self)
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Comparison:
-        """The inverse of `to_dict`.
-
-        Raises:
-            TypeError: a key is missing, or a value has another type.
-            ValueError: the data has another schema.
-        """
-        return from_plain(Comparison, of_schema(data, SCHEMA))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from kanalyze.models.coarsening import Coarsening
 from kanalyze.models.static_counts import AccessClass
@@ -21,6 +21,27 @@ def derive(result: object, **values: object) -> None:
     """Set fields of a frozen result that follow from its others."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
+
+
+class Document:
+    """A result with a schema of its own, as JSON-ready data and back."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-ready data."""
+        return document(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`.
+
+        Raises:
+            TypeError: a key is missing, or a value has another type.
+            ValueError: the data has another schema.
+        """
+        (schema,) = (f.default for f in fields(cls) if f.name == "schema")  # type: ignore[arg-type]
+        return from_plain(cls, of_schema(data, str(schema)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from kanalyze.results.kernel import Skipped, UnknownField, derive
+from kanalyze.results.kernel import Document, Skipped, UnknownField, derive
 from kanalyze.text.mangling import demangle
-from kanalyze.text.plain import document
 from kanalyze.toolchain.ptxas_log import SYSTEM_SHARED_BYTES, Message, Usage
 
 SCHEMA = "kanalyze.resources/1"
@@ -199,7 +197,7 @@ def failures(
 
 
 @dataclass(frozen=True, slots=True)
-class ResourcesReport:
+class ResourcesReport(Document):
     """What `kanalyze resources` says of all inputs; ``failed`` are the bounds not kept to."""
 
     kernels: tuple[FunctionResources, ...]
@@ -216,7 +214,3 @@ class ResourcesReport:
             for name, reason in function.unknown()
         )
         derive(self, unknown=unknown)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready data."""
-        return document(self)

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from kanalyze.results.kernel import Analysed, Finding, Source, UnknownField, derive
-from kanalyze.text.plain import document, from_plain, of_schema
+from kanalyze.results.kernel import Analysed, Document, Finding, Source, UnknownField, derive
 
 SCHEMA = "kanalyze.traffic/1"
 SECTOR_BYTES = 32
@@ -450,7 +448,7 @@ class RooflinePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Document):
     """What `kanalyze.estimate` returns.
 
     ``at_time`` is there where a measured time was given.
@@ -540,20 +538,6 @@ class Traffic:
             _ratio(read, pointer.read_bytes),
             _ratio(write, pointer.write_bytes),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The estimate as JSON-ready data."""
-        return document(self)
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Traffic:
-        """The inverse of `to_dict`.
-
-        Raises:
-            TypeError: a key is missing, or a value has another type.
-            ValueError: the data has another schema.
-        """
-        return from_plain(Traffic, of_schema(data, SCHEMA))
 
 
 def _requested(sharing: Sharing | None, sectors: int | None) -> int | None:

@@ -17,3 +17,11 @@ def escaped(text: str, keep: str = "") -> str:
     return "".join(
         c if c in keep or not is_hostile(c) else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def cell_of(value: object) -> object:
+    """A cell of CSV that neither steers a terminal nor is a formula for a spreadsheet."""
+    if not isinstance(value, str):
+        return value
+    text = escaped(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

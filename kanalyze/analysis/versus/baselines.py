@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kanalyze import _bundled
-from kanalyze.errors import InputError, SourceSpot, UsageError, nearest
+from kanalyze.errors import InputError, UsageError, nearest
+from kanalyze.text import toml
 
 _STEP_KEYS = ("what", "target", "set", "launches")
 _MOST_LAUNCHES = 1000
@@ -82,25 +82,8 @@ def read(path: Path) -> dict[str, Baseline]:
     Raises:
         InputError: the file cannot be read, or is not such a table.
     """
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise InputError(error.strerror or str(error), file=str(path)) from None
-    except UnicodeDecodeError:
-        raise InputError("it is not UTF-8 text", file=str(path)) from None
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"not valid TOML: {error}", _spot(path, text, str(error))) from None
+    _, data = toml.read(path)
     return {name: _baseline(path, name, given) for name, given in data.items()}
-
-
-def _spot(path: Path, text: str, message: str) -> SourceSpot | None:
-    match = re.search(r"line (\d+), column (\d+)", message)
-    if match is None:
-        return None
-    line, lines = int(match[1]), text.splitlines()
-    return SourceSpot(str(path), line, int(match[2]), lines[line - 1] if line <= len(lines) else "")
 
 
 def _baseline(path: Path, name: str, given: Any) -> Baseline:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from kanalyze.errors import InputError, UsageError, nearest
 from kanalyze.frontend import _triton, kernel_file, launch_plan, user_file
 from kanalyze.frontend._triton_kernels import import_triton
 from kanalyze.frontend.contents import triton_kernel
+from kanalyze.text import toml
 
 Settings = Mapping[str, int | str]
 
@@ -204,12 +204,7 @@ def read_plan(path: Path) -> list[BenchRequest]:
     Raises:
         InputError: the file cannot be read, or an entry is malformed.
     """
-    try:
-        entries = tomllib.loads(path.read_text("utf-8")).get("bench")
-    except OSError as error:
-        raise InputError(error.strerror or str(error), file=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not a plan (TOML): {error}", file=str(path)) from None
+    entries = toml.read(path)[1].get("bench")
     if not isinstance(entries, list) or not entries:
         raise InputError("expected [[bench]] entries", file=str(path))
     return [_entry(path, index, entry) for index, entry in enumerate(entries, start=1)]

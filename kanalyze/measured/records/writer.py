@@ -13,11 +13,11 @@ import lzma
 import os
 import re
 import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kanalyze.cache import write_whole
 from kanalyze.errors import InputError
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")(/[^"]*)(")', re.MULTILINE)
@@ -37,26 +37,14 @@ def write_record(
     text, binary = without_paths(ptx, cubin)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / f"{stem}.ptx", text.encode())
+        write_whole(folder / f"{stem}.ptx", text.encode(), 0o644)
         if binary is not None:
-            _replace(folder / f"{stem}.cubin", binary)
+            write_whole(folder / f"{stem}.cubin", binary, 0o644)
         path = folder / f"{stem}.json"
-        _replace(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+        write_whole(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode(), 0o644)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=str(folder)) from None
     return path
-
-
-def _replace(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def without_paths(ptx: str, cubin: bytes | None) -> tuple[str, bytes | None]:
@@ -102,7 +90,8 @@ def pack(folder: Path, file: Path, names: Iterable[str] = ()) -> int:
                 member.size, member.mode = len(data), 0o644
                 archive.addfile(member, io.BytesIO(data))
         file.parent.mkdir(parents=True, exist_ok=True)
-        _replace(file, lzma.compress(buffer.getvalue(), preset=_PRESET | lzma.PRESET_EXTREME))
+        packed = lzma.compress(buffer.getvalue(), preset=_PRESET | lzma.PRESET_EXTREME)
+        write_whole(file, packed, 0o644)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot be packed: {reason}", file=str(file)) from None

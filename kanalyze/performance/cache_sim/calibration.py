@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from kanalyze.errors import InputError, SourceSpot, nearest
 from kanalyze.performance.cache_sim.parameters import CacheParameter, names
+from kanalyze.text import toml
 
 _FIELDS = ("value", "origin", "note")
 _MOST_GPCS = 64
@@ -53,22 +53,8 @@ def read(path: str | Path) -> Calibration:
         InputError: it cannot be read, is not TOML, or holds something else.
     """
     path = Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise InputError(error.strerror or str(error), file=str(path)) from None
-    except UnicodeDecodeError:
-        raise InputError("it is not UTF-8 text", file=str(path)) from None
+    text, data = toml.read(path)
     file = _File(path, text.splitlines())
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        position = re.search(r"line (\d+), column (\d+)", str(error))
-        spot = None
-        if position is not None and int(position[1]) <= len(file.lines):
-            line, column = int(position[1]), int(position[2])
-            spot = SourceSpot(str(path), line, column, file.lines[line - 1])
-        raise InputError(f"not valid TOML: {error}", spot, str(path)) from None
     sections = data.get("device")
     if not isinstance(sections, dict) or not sections:
         raise file.error('expected a section [device."NAME"] of measured parameters')

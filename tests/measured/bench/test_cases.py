@@ -131,7 +131,7 @@ def test_the_plans_that_ship(plan: Path) -> None:
         ('[[bench]]\ntarget = "gelu"\nset = {n = 4}\n', "set: expected a table of lists"),
         ('[[bench]]\ntarget = "gelu"\ndtype = "fp16"\n', "dtype: expected a list of names"),
         ("bench = 1\n", "expected [[bench]] entries"),
-        ("=", "not a plan (TOML)"),
+        ("=", "not valid TOML"),
     ],
 )
 def test_plans_that_are_malformed(text: str, message: str, tmp_path: Path) -> None:
