@@ -139,7 +139,7 @@ def test_plans_that_are_malformed(text: str, message: str, tmp_path: Path) -> No
     plan.write_text(text)
     result = CliRunner().invoke(cli, ["bench", "--plan", str(plan), "--dry-run"])
     assert result.exit_code == 3
-    assert "plan.toml: " in result.stderr
+    assert "plan.toml:" in result.stderr
     assert message in result.stderr
 
 
