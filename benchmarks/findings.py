@@ -2,11 +2,14 @@
 
     python benchmarks/findings.py measure       on a GPU with Nsight Compute
     python benchmarks/findings.py table         anywhere
+    python benchmarks/findings.py ways          anywhere, minutes
 
 ``measure`` runs ``samples/findings/ID/fires`` and ``mended`` (or the launches of ``matmul.toml``
 there) of every finding that is about a kernel with a launch, and writes
 ``samples/findings/measured.json``. ``table`` estimates the same launches and writes the table in
-``docs/findings.md`` between its marks.
+``docs/findings.md`` between its marks. ``ways`` judges 20 kernels by `kanalyze.analyze` and
+`kanalyze.estimate`, with their own example and with the same launch given, and says where a
+severity differs.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kanalyze import Launch, compile_kernel, estimate, parse_ptx, read_records
+from kanalyze import Launch, analyze, compile_kernel, estimate, parse_ptx, read_records
 from kanalyze.findings import catalogue
+from kanalyze.frontend.subject import launch_of
 from kanalyze.results.traffic import Traffic
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,8 +36,8 @@ PRODUCTS = tomllib.loads((SAMPLES / "matmul.toml").read_text("utf-8"))
 DOCUMENT = ROOT / "docs" / "findings.md"
 MARKS = ("<!-- findings: measured -->", "<!-- end of findings -->")
 SIDES = ("fires", "mended")
-# their launches would access memory outside of arrays, or be refused
-WRONG = ("offset-wraps", "launch-mismatch", "tensor-map")
+# their launches would access memory outside of arrays, or be refused; or were not measured yet
+WRONG = ("offset-wraps", "launch-mismatch", "tensor-map", "half-masked-block")
 METRICS = {
     "time_us": "gpu__time_duration.sum",
     "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
@@ -85,6 +89,46 @@ def pairs() -> dict[str, tuple[Sample, Sample]]:
         if id_ not in WRONG and both[0] is not None and both[1] is not None:
             both_of[id_] = (both[0], both[1])
     return both_of
+
+
+# ---------------------------------------------------------------- ways in
+
+KERNELS = (
+    "gelu", "softmax", "row_sum", "matmul_relu", "flash_attention",
+    *(str(SAMPLES / id_ / "fires.py") for id_ in (
+        "half-masked-block", "misaligned-access", "narrow-access", "register-spill",
+        "uncoalesced-access", "layout-conversion", "occupancy-cliff", "shared-memory-limit",
+        "wgmma-serialized", "unpipelined-loop", "tensor-map", "atomic-without-use",
+        "tensor-core-fallback", "tf32-precision", "low-bytes-in-flight",
+    )),
+)  # fmt: skip
+"""20 kernels with an example of a launch."""
+
+
+def ways(kernel: str) -> list[dict[tuple[str, int], str]]:
+    """Severities by id and line, of findings that are about the kernel, one dict for each way in."""
+    compiled = compile_kernel(kernel)
+    of_kernels = {rule.id for rule in catalogue.rules("ptx")}
+    result = []
+    for launch in (None, launch_of(compiled)):
+        (report,) = analyze(kernel, launch).kernels
+        for findings in (report.findings, estimate(kernel, launch).findings):
+            result.append({(f.id, f.line): f.severity for f in findings if f.id in of_kernels})
+    return result
+
+
+def differing() -> int:
+    """Print the kernels whose findings differ; the exit code."""
+    wrong = 0
+    for kernel in KERNELS:
+        first, *others = ways(kernel)
+        differs = any(other != first for other in others)
+        wrong += differs
+        print(f"{'DIFFERS' if differs else 'the same'}  {len(first)} findings  {kernel}")
+        for number, other in enumerate(others, 1):
+            for key in sorted(first.items() ^ other.items(), key=str):
+                print(f"    way {number}: {key}")
+    return min(wrong, 1)
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -222,4 +266,4 @@ def amount(number: float) -> str:
 
 
 if __name__ == "__main__":
-    {"measure": measure, "table": table}[sys.argv[1]]()
+    sys.exit({"measure": measure, "table": table, "ways": differing}[sys.argv[1]]())

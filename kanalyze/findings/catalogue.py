@@ -22,6 +22,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "launch-mismatch": _LAUNCH,
     "tensor-map": _KERNEL,
     "offset-wraps": _LAUNCH,
+    "half-masked-block": _KERNEL,
     "narrow-access": _KERNEL,
     "uncoalesced-access": _KERNEL,
     "misaligned-access": _KERNEL,

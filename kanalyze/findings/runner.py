@@ -126,10 +126,10 @@ def _proven(
     return tuple(sorted((f for _, f in proven), key=_order)), found.failed
 
 
-def _promise(pair: tuple[Rule, Finding]) -> tuple[int, bool]:
-    """What to prove first: the most severe, then what the launch as a whole costs."""
+def _promise(pair: tuple[Rule, Finding]) -> tuple[bool, int, bool]:
+    """What to prove first: causes of others, the most severe, what the launch as a whole costs."""
     rule, finding = pair
-    return SEVERITIES.index(finding.severity), rule.check_launch is None
+    return rule.explains is None, SEVERITIES.index(finding.severity), rule.check_launch is None
 
 
 def _outcome(rule: Rule, facts: Facts, finding: Finding, options: RuleOptions) -> Finding | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kanalyze.errors import Unknown
 from kanalyze.findings.changes import Change
 from kanalyze.findings.facts import Facts
+from kanalyze.frontend.specialize import DIVISIBLE_BY_16
 from kanalyze.results.kernel import Proof
 from kanalyze.results.traffic import Traffic
 
@@ -58,6 +59,36 @@ def run(
             yield Trial(change, other, None)
         elif not change.of_tiles or _same_work(facts.traffic, found, least):
             yield Trial(change, other, found)
+
+
+def padded(facts: Facts, numbers: Mapping[str, int]) -> Trial | None:
+    """The launch with larger arguments, for which the kernel is compiled as divisible by 16.
+
+    Args:
+        facts: the kernel and its launch.
+        numbers: argument to its number, by the author's names; arrays grow with them.
+
+    Returns:
+        None where it does not compile or cannot be estimated.
+    """
+    words = " and ".join(f"{name} padded to {number:,}" for name, number in numbers.items())
+    told = facts.recompiled(facts=dict.fromkeys(numbers, DIVISIBLE_BY_16))
+    if isinstance(told, Unknown) or told.launch is None:
+        return None
+    grown = max(
+        numbers[p.name] / p.value for p in told.launch.params if p.name in numbers and p.value
+    )
+    params = tuple(
+        replace(
+            p,
+            value=numbers.get(p.name, p.value),
+            bytes=None if p.bytes is None else math.ceil(p.bytes * grown),
+        )
+        for p in told.launch.params
+    )
+    then = replace(told, launch=replace(told.launch, params=params), changed=words, cache={})
+    found = facts.estimated(then)
+    return None if isinstance(found, Unknown) else Trial(Change(words, {}), then, found)
 
 
 def fastest(tries: Iterable[Trial]) -> Trial | None:
