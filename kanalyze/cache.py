@@ -94,11 +94,11 @@ def triton_dir() -> Path | None:
 
 def folder(*names: str) -> Path | None:
     """Return a folder below ours, made; None, with a warning, where it cannot be written to."""
-    found = cache_dir().joinpath(*names)
+    below = cache_dir().joinpath(*names)
     try:
-        found.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=found):
-            return found
+        below.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=below):
+            return below
     except OSError as error:
         warn_unwritable(cache_dir(), error)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -93,10 +94,13 @@ def _launch(key: tuple[Any, ...], device: ProfiledDevice | None, tally: Tally) -
             blocks=gx * gy * gz, sms=device.multiprocessors, blocks_per_sm=blocks_per_sm
         )
         waves, idle = filled.waves, filled.launch_idle_share
-    return ProfiledLaunch(
-        launch.grid, launch.block, launch.registers_per_thread, launch.shared_bytes, device,
-        launch.calls, launch.total_us, blocks_per_sm, percent / 100, waves, idle,
-    )  # fmt: skip
+    return replace(
+        launch,
+        blocks_per_sm=blocks_per_sm,
+        occupancy=percent / 100,
+        waves=waves,
+        idle_share=idle,
+    )
 
 
 @cache

@@ -15,7 +15,7 @@ from kanalyze.counting import bulk_copies
 from kanalyze.counting.bindings import contents_of, maps_of, unwritten
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.block_accesses import BlockAccess, Plain
+from kanalyze.models.block_accesses import BlockAccess, ThreadAccess
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.layouts import Layout, with_layout
 from kanalyze.models.warps import (
@@ -319,7 +319,7 @@ class KernelLaunch:
         """
         if is_bulk(access.instruction, access.row):
             return bulk_copies.Copies(*self._told(access))
-        return Plain(*self.place(access))
+        return ThreadAccess(*self.place(access))
 
     def loops(self, access: AccessValue) -> tuple[int, ...]:
         """The headers of the loops around an access, outermost first: the axes of `place`."""

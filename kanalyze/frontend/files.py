@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.errors import InputError, system_reason
+from kanalyze.text.pieces import pieces
 
 STANDARD_INPUT = "<stdin>"
 IN_FOLDERS = (".ptx", ".cubin")
@@ -196,7 +197,7 @@ def _of_ttir(path: Path, kernel: str) -> tuple[Named, ...]:
 
 def _parameters(line: str) -> tuple[Named, ...]:
     result = []
-    for piece in _until_closed(line):
+    for piece in filter(None, map(str.strip, pieces(line))):
         match = _PARAMETER.match(piece)
         if match is None:  # descriptors and tuples become several parameters in PTX
             return ()
@@ -213,26 +214,3 @@ def _triton_type(text: str) -> str:
     if pointee:
         return f"*{_TYPES.get(pointee[1], pointee[1])}"
     return _TYPES.get(text, text)
-
-
-def _until_closed(line: str) -> list[str]:
-    """The pieces between commas up to the parenthesis that closes the list."""
-    pieces: list[str] = []
-    depth, start = 0, 0
-    quoted = False
-    for at, character in enumerate(line):
-        if character == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif character in "([{<":
-            depth += 1
-        elif character in ")]}>":
-            if depth == 0:
-                pieces.append(line[start:at])
-                break
-            depth -= 1
-        elif character == "," and depth == 0:
-            pieces.append(line[start:at])
-            start = at + 1
-    return [piece.strip() for piece in pieces if piece.strip()]

@@ -86,13 +86,13 @@ def planned(
 
 def shape_settings(given: Mapping[str, object]) -> dict[str, str | int]:
     """The settings that are not options, as `launch_plan.plan` reads them: integers, or text."""
-    return {name: _plain(value) for name, value in given.items() if name not in OPTIONS}
-
-
-def _plain(value: object) -> str | int:
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return int(value)
-    return str(value)
+    return {
+        name: int(value)
+        if isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        else str(value)
+        for name, value in given.items()
+        if name not in OPTIONS
+    }
 
 
 def signed(kernel: JitKernel, given: Mapping[str, object], signature: str | None) -> CompileRequest:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanalyze.errors import UsageError, nearest
+from kanalyze.text.pieces import pieces
 
 DIVISIBLE_BY_16 = "divisible by 16"
 EQUAL_TO_1 = "equal to 1"
@@ -283,22 +284,7 @@ def _is_value(item: str) -> bool:
 
 def _split(text: str) -> list[str]:
     """Split at the commas that stand outside quotes and brackets."""
-    items, depth, quote, current = [], 0, "", ""
-    for letter in text:
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([<{":
-            depth += 1
-        elif letter in ")]>}":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            items.append(current.strip())
-            current = ""
-            continue
-        current += letter
-    items.append(current.strip())
+    items = [item.strip() for item in pieces(text, quotes="'\"")]
     if items[-1] == "":
         items.pop()  # nothing at all, or a comma at the end
     if "" in items:

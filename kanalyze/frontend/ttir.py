@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kanalyze.text.pieces import pieces
 from kanalyze.text.plain import to_plain
 
 SCHEMA = "kanalyze.ttir/1"
@@ -190,12 +191,12 @@ class _LocationReader:
         if text.startswith("loc(") and text.endswith(")"):
             return self.chain(text[4:-1], depth)
         if text.startswith("callsite(") and text.endswith(")"):
-            parts = _split(text[9:-1], " at ")
+            parts = pieces(text[9:-1], " at ")
             if len(parts) != 2:
                 return ()
             return (*self.chain(parts[0], depth), *self.chain(parts[1], depth))
         if text.startswith("fused") and text.endswith("]"):
-            parts = _split(text[text.rfind("[", 0, _list_start(text) + 1) + 1 : -1], ",")
+            parts = pieces(text[text.rfind("[", 0, _list_start(text) + 1) + 1 : -1])
             return next((c for c in (self.chain(part, depth) for part in parts) if c), ())
         place = re.fullmatch(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)(?:\s+to\s+.*)?', text)
         if place:
@@ -216,19 +217,6 @@ def _list_start(text: str) -> int:
             if depth == 0:
                 return index
     return 0
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Split at a separator outside of strings and brackets."""
-    outside, depth, start, parts = _outside_strings(text), 0, 0, []
-    for index, character in enumerate(text):
-        if not outside[index]:
-            continue
-        depth += {"(": 1, "[": 1, "<": 1, ")": -1, "]": -1, ">": -1}.get(character, 0)
-        if depth == 0 and text.startswith(separator, index):
-            parts.append(text[start:index])
-            start = index + len(separator)
-    return [*parts, text[start:]]
 
 
 def _unquoted(text: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.features import Feature, axes_along, made
 from kanalyze.models.footprint import Footprint
-from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences, classes
+from kanalyze.models.warps import ANYWHERE, InstructionLaunch, MixedError, Occurrences, classes
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.grid import Condition
 from kanalyze.symbolic.parts import Array, Parts, Term, TooLargeError, array_of
@@ -61,7 +61,7 @@ class BlockAccess(Protocol):
         """
 
 
-class Plain:
+class ThreadAccess:
     """An instruction by which each thread accesses its own address.
 
     Args:
@@ -105,7 +105,7 @@ def all_lanes(address: Parts, condition: Condition, occurrences: Occurrences) ->
     Raises:
         TooLargeError: there are too many.
     """
-    counter = Counter(ANYWHERE, address, condition, occurrences)
+    counter = InstructionLaunch(ANYWHERE, address, condition, occurrences)
     others = occurrences.dimensions[THREAD + 1 :]
     done = 0
     for addresses, active, _ in counter.lane_by_lane():
@@ -132,7 +132,7 @@ def block_codes(address: Parts, condition: Condition, occurrences: Occurrences) 
         MixedError: something in which blocks and threads do not part.
         TooLargeError: there are too many different cases.
     """
-    counter = Counter(ANYWHERE, address, condition, occurrences)
+    counter = InstructionLaunch(ANYWHERE, address, condition, occurrences)
     by_lane, _ = counter.split(address)
     if by_lane is None:
         raise MixedError

@@ -106,7 +106,7 @@ class Occupancy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _BlockNeeds:
     """The inputs of the formula."""
 
     cap: Capability
@@ -155,7 +155,7 @@ def occupancy(
         if gpu is not None and gpu.capability is not cap:
             raise UsageError(f"{gpu.name} is {gpu.capability.name}, not {cap.name}")
     where = gpu.name if gpu is not None else cap.name
-    case = _Case(cap, threads, registers, shared_bytes, shared_config_bytes, barriers)
+    case = _BlockNeeds(cap, threads, registers, shared_bytes, shared_config_bytes, barriers)
     broken = _broken(case, where) or _broken_cluster(cap, cluster, where)
     if broken:
         raise UsageError(broken)
@@ -201,15 +201,15 @@ def _warps(threads: int) -> int:
     return -(-threads // WARP_THREADS)
 
 
-def _registers_per_warp(case: _Case) -> int:
+def _registers_per_warp(case: _BlockNeeds) -> int:
     return _up(case.registers * WARP_THREADS, case.cap.register_unit)
 
 
-def _shared_per_block(case: _Case) -> int:
+def _shared_per_block(case: _BlockNeeds) -> int:
     return _up(case.shared + case.cap.shared_reserved_bytes, case.cap.shared_unit_bytes)
 
 
-def _carveout(case: _Case) -> int:
+def _carveout(case: _BlockNeeds) -> int:
     """The size of shared memory that an SM is set to."""
     if case.config is None:
         return case.cap.shared_per_sm_bytes
@@ -217,7 +217,7 @@ def _carveout(case: _Case) -> int:
     return next(size for size in case.cap.shared_carveouts_bytes if size >= wanted)
 
 
-def _limits(case: _Case) -> dict[str, int | None]:
+def _limits(case: _BlockNeeds) -> dict[str, int | None]:
     """The most blocks by resource; the case is one that can be launched."""
     cap, warps = case.cap, _warps(case.threads)
     per_warp, per_block = _registers_per_warp(case), _shared_per_block(case)
@@ -237,11 +237,11 @@ def _minimum(limits: Mapping[str, int | None]) -> int:
     return min(most for most in limits.values() if most is not None)
 
 
-def _percent(case: _Case, blocks: int) -> float:
+def _percent(case: _BlockNeeds, blocks: int) -> float:
     return 100.0 * blocks * _warps(case.threads) / case.cap.max_warps_per_sm
 
 
-def _broken(case: _Case, where: str) -> str | None:
+def _broken(case: _BlockNeeds, where: str) -> str | None:
     """Why no such block can be launched; None where it can."""
     cap = case.cap
     if case.threads < 1:
@@ -285,7 +285,7 @@ def _broken_cluster(cap: Capability, cluster: int | None, where: str) -> str | N
     return None
 
 
-def _cliffs(case: _Case, blocks: int) -> tuple[tuple[Cliff, ...], tuple[Cliff, ...]]:
+def _cliffs(case: _BlockNeeds, blocks: int) -> tuple[tuple[Cliff, ...], tuple[Cliff, ...]]:
     """The nearest cliffs by registers, shared memory and threads: better ones, and worse ones."""
     cap = case.cap
     unit, reserved = cap.shared_unit_bytes, cap.shared_reserved_bytes
@@ -312,7 +312,7 @@ def _cliffs(case: _Case, blocks: int) -> tuple[tuple[Cliff, ...], tuple[Cliff, .
 
 
 def _first(
-    case: _Case, blocks: int, resource: str, values: Sequence[int], sign: int
+    case: _BlockNeeds, blocks: int, resource: str, values: Sequence[int], sign: int
 ) -> Cliff | None:
     """The first of some values with more (sign 1) or fewer (-1) blocks, of threads: warps.
 
@@ -337,7 +337,7 @@ def _first(
     return _cliff(case, blocks, resource, step)
 
 
-def _with(case: _Case, resource: str, value: int) -> _Case:
+def _with(case: _BlockNeeds, resource: str, value: int) -> _BlockNeeds:
     if resource == "registers":
         return replace(case, registers=value)
     if resource == "threads":
@@ -352,7 +352,7 @@ _UNIT = {
 }
 
 
-def _cliff(case: _Case, blocks: int, resource: str, value: int) -> Cliff:
+def _cliff(case: _BlockNeeds, blocks: int, resource: str, value: int) -> Cliff:
     other = _with(case, resource, value)
     there = _minimum(_limits(other))
     now = {"registers": case.registers, "shared memory": case.shared, "threads": case.threads}

@@ -8,7 +8,7 @@ block and per iteration only the address modulo the period and the outcome of ea
 matter; blocks and iterations that agree in them are one class and are evaluated once.
 Source: a warp instruction is one request (Nsight Compute, "Memory Tables"). Limits: values that do
 not part into threads and blocks are evaluated lane by lane, up to a bound on their number.
-One file: counts, classes and addresses come from the same classification (`Counter`).
+One file: counts, classes and addresses come from the same classification (`InstructionLaunch`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def count(
     Raises:
         TooLargeError: the launch has too many different cases.
     """
-    return Counter(rule, address, condition, occurrences).run()
+    return InstructionLaunch(rule, address, condition, occurrences).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,10 @@ def classes_alike(
     Raises:
         TooLargeError: the launch has too many different cases.
     """
-    return Counter(rule, address, condition, occurrences).classes_alike()
+    return InstructionLaunch(rule, address, condition, occurrences).classes_alike()
 
 
-class Class(NamedTuple):
+class AddressClass(NamedTuple):
     """Addresses: all sums of a base, an offset, and ``step * i`` for 0 <= i < ``times``."""
 
     bases: Array
@@ -137,19 +137,21 @@ class Class(NamedTuple):
     times: int = 1
 
 
-def classes(address: Parts, condition: Condition, occurrences: Occurrences) -> Iterator[Class]:
+def classes(
+    address: Parts, condition: Condition, occurrences: Occurrences
+) -> Iterator[AddressClass]:
     """The addresses of one instruction.
 
     Raises:
         TooLargeError: the launch has too many different cases.
     """
-    return Counter(ANYWHERE, address, condition, occurrences).classes()
+    return InstructionLaunch(ANYWHERE, address, condition, occurrences).classes()
 
 
 ANYWHERE = CountingRule(1 << 62, lambda addresses, lanes: np.zeros(len(addresses), np.int64))
 
 
-class Counter:
+class InstructionLaunch:
     """One instruction in a launch, with the rule that it is counted by."""
 
     def __init__(
@@ -321,7 +323,7 @@ class Counter:
             outer *= len(counts)
         return rows, weights
 
-    def classes(self) -> Iterator[Class]:
+    def classes(self) -> Iterator[AddressClass]:
         """Bases with the offsets of the lanes that take part, by class."""
         by_lane, elsewhere = self.split(self.address)
         codes: list[Feature] = []
@@ -331,13 +333,13 @@ class Counter:
             tree = None
         if by_lane is None or tree is None:
             for addresses, active, _ in self.lane_by_lane():
-                yield Class(addresses[active], np.zeros(1, np.int64))
+                yield AddressClass(addresses[active], np.zeros(1, np.int64))
             return
         for steps, count, first, some in self._stretches(elsewhere, codes):
             others: list[Feature] = [array_of(t) for t in elsewhere if t is not steps]
             step = steps.step if steps is not None else 0
             for bases, lanes in self._by_outcome(others, some, tree):
-                yield Class(bases + step * first, np.unique(by_lane[lanes]), step, count)
+                yield AddressClass(bases + step * first, np.unique(by_lane[lanes]), step, count)
 
     def _stretches(
         self, elsewhere: list[Term], codes: list[Feature]

@@ -6,7 +6,8 @@ A number that the text does not state is None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from kanalyze.results.kernel import Document, Skipped, UnknownField, derive
 from kanalyze.text.mangling import demangle
@@ -138,30 +139,16 @@ class FunctionResources:
 def function_resources(file: str, usage: Usage) -> FunctionResources:
     """One function of a text of ``file``."""
     name = demangle(usage.name)[0] if usage.name.startswith(("_Z", "?")) else None
-    return FunctionResources(
-        file=file,
-        line=usage.line,
-        name=usage.name,
-        demangled=name if name and name != usage.name else None,
-        kernel=usage.kernel,
-        tool=usage.tool,
-        architecture=usage.architecture,
-        registers=usage.registers,
-        spill_store_bytes=usage.spill_store_bytes,
-        spill_load_bytes=usage.spill_load_bytes,
-        stack_bytes=usage.stack_bytes,
-        cumulative_stack_bytes=usage.cumulative_stack_bytes,
-        local_bytes=usage.local_bytes,
-        shared_bytes=usage.shared_bytes,
-        barriers=usage.barriers,
-        constant_bytes={str(bank): size for bank, size in usage.constant_bytes},
-        textures=usage.textures,
-        surfaces=usage.surfaces,
-        samplers=usage.samplers,
-        compile_time_us=None if usage.compile_ms is None else round(usage.compile_ms * 1000, 3),
-        times=usage.times,
-        messages=tuple(FunctionMessage(m.line, m.severity, m.text) for m in usage.messages),
-    )
+    same = {f.name for f in fields(FunctionResources)} & {f.name for f in fields(Usage)}
+    said: dict[str, Any] = {name: getattr(usage, name) for name in same}
+    said |= {
+        "file": file,
+        "demangled": name if name and name != usage.name else None,
+        "constant_bytes": {str(bank): size for bank, size in usage.constant_bytes},
+        "compile_time_us": None if usage.compile_ms is None else round(usage.compile_ms * 1000, 3),
+        "messages": tuple(FunctionMessage(m.line, m.severity, m.text) for m in usage.messages),
+    }
+    return FunctionResources(**said)
 
 
 def file_message(file: str, message: Message) -> FileMessage:

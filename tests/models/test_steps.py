@@ -165,7 +165,7 @@ def test_reuse_equals_brute_force(
         address, active = spread_out(case)
         for block, (where, on) in enumerate(zip(address, active, strict=True)):
             sectors[block] |= set((where[on] // 32).tolist())
-    found = reuse.reuse([block_accesses.Plain(*case) for case in cases])
+    found = reuse.reuse([block_accesses.ThreadAccess(*case) for case in cases])
     blocks = Counter(itertools.chain.from_iterable(sectors))
     assert found.by_blocks == Counter(blocks.values())
     assert found.by_sectors == Counter(len(s) for s in sectors if s)

@@ -82,7 +82,6 @@ def _assign(
 ) -> None:
     if rival is not None:
         rival.counters = counted.total(names)
-        rival.counted_launches = len(counted.kernels)
         return
     seen = [name.split("(")[0] for name, _ in counted.kernels]
     if seen == [launch.built.kernel]:

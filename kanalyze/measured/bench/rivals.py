@@ -20,8 +20,7 @@ from kanalyze.measured.bench.event_times import LaunchTimes, finite
 class Rival:
     """One rival, measured. ``kernels``: the GPU kernels of one call, name to launches.
 
-    ``relative_norm`` is that of its result against the same reference. ``captured`` are the Triton
-    kernels that torch.compile launched for it.
+    ``relative_norm`` is that of its result against the same reference.
     """
 
     provider: str
@@ -30,9 +29,7 @@ class Rival:
     kernels: Mapping[str, int] = field(default_factory=dict)
     relative_norm: float | None = None
     counters: Mapping[str, float | None] | None = None
-    counted_launches: int | None = None
     error: str | None = None
-    captured: list[Launchable] = field(default_factory=list)
 
     @property
     def launches(self) -> int | None:

@@ -24,7 +24,7 @@ from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.models.block_slices import cut, cut_condition
 from kanalyze.models.coalescing import SECTOR
 from kanalyze.models.features import Feature, Tree, made
-from kanalyze.models.warps import ANYWHERE, Counter, MixedError, Occurrences
+from kanalyze.models.warps import ANYWHERE, InstructionLaunch, MixedError, Occurrences
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue, is_bulk
 from kanalyze.symbolic.grid import Condition, spread
@@ -68,9 +68,9 @@ class AccessAxes:
     copies: CopyOperands | None = None
 
     @property
-    def counter(self) -> Counter:
+    def counter(self) -> InstructionLaunch:
         """What tells blocks and iterations apart."""
-        return Counter(ANYWHERE, self.address, self.condition, self.axes)
+        return InstructionLaunch(ANYWHERE, self.address, self.condition, self.axes)
 
     @property
     def constant(self) -> int:
@@ -138,7 +138,7 @@ def place(launched: KernelLaunch, index: int, access: AccessValue, blocks: int) 
     address, condition, axes = launched.place(access)
     address = _cut(address, axes, blocks)
     condition, axes = _cut_when(condition, axes, blocks)
-    lanes, elsewhere = Counter(ANYWHERE, address, condition, axes).split(address)
+    lanes, elsewhere = InstructionLaunch(ANYWHERE, address, condition, axes).split(address)
     arrays = () if lanes is None else tuple(array_of(term) for term in elsewhere)
     return AccessAxes(index, access, address, condition, axes, loops, lanes, arrays)
 

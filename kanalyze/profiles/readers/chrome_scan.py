@@ -117,20 +117,16 @@ class Scanner(Generic[T]):
         final = False
         while True:
             buffer, done = self._buffer, 0
-            for token in _TOKEN.finditer(buffer):
-                text = token[0]
+            for token, text, level in _levels(buffer, 0, depth):
                 if text == b'"':
                     break
-                if text in b"{[":
-                    depth += 1
-                elif text in b"}]":
-                    depth -= 1
-                    if depth == 0:
-                        self._pass(token.end(), write)
-                        self.whole = True
-                        self._check_end()
-                        return False
-                elif depth == 1 and text == b'"traceEvents"':
+                depth = level
+                if depth == 0 and text in b"}]":
+                    self._pass(token.end(), write)
+                    self.whole = True
+                    self._check_end()
+                    return False
+                if depth == 1 and text == b'"traceEvents"':
                     opening = _OPENING.match(buffer, token.end())
                     if opening is not None:
                         self._pass(opening.end(), write)
@@ -241,16 +237,10 @@ class Scanner(Generic[T]):
         start = len(buffer) - len(buffer.lstrip(_SPACE))
         if buffer[start : start + 1] == b"[":
             return start + 1
-        depth = 0
-        for token in _TOKEN.finditer(buffer, start):
-            text = token[0]
+        for token, text, depth in _levels(buffer, start):
             if text == b'"':
                 return None
-            if text in b"{[":
-                depth += 1
-            elif text in b"}]":
-                depth -= 1
-            elif depth == 1 and text == b'"traceEvents"':
+            if depth == 1 and text == b'"traceEvents"':
                 opening = _OPENING.match(buffer, token.end())
                 if opening:
                     return opening.end()
@@ -352,28 +342,32 @@ class Scanner(Generic[T]):
 
 def _spans(buffer: bytes) -> Iterator[tuple[int, int]]:
     """Start and end of the whole events; last, if it is there, of the list's end, with 0."""
-    start = depth = 0
-    for token in _TOKEN.finditer(buffer):
-        text = token[0]
+    start = 0
+    for token, text, depth in _levels(buffer):
         if text == b'"':
             return
-        if text in b"{[":
-            if depth == 0:
-                start = token.start()
-            depth += 1
-        elif text in b"}]":
-            depth -= 1
-            if depth == 0:
-                yield start, token.end()
-            elif depth < 0:
-                yield token.start(), 0
-                return
+        if depth == 1 and text in b"{[":
+            start = token.start()
+        elif depth == 0 and text in b"}]":
+            yield start, token.end()
+        elif depth < 0:
+            yield token.start(), 0
+            return
+
+
+def _levels(
+    buffer: bytes, start: int = 0, depth: int = 0
+) -> Iterator[tuple[re.Match[bytes], bytes, int]]:
+    """The brackets and strings of JSON, each with its text and the depth behind it."""
+    for token in _TOKEN.finditer(buffer, start):
+        text = token[0]
+        depth += (text in b"{[") - (text in b"}]")
+        yield token, text, depth
 
 
 def _closed(buffer: bytes) -> bool:
     depth = 0
-    for token in _TOKEN.finditer(buffer):
-        depth += (token[0] in b"{[") - (token[0] in b"}]")
-        if token[0] == b'"':
+    for _, text, depth in _levels(buffer):  # noqa: B007
+        if text == b'"':
             return False
     return depth <= 0
