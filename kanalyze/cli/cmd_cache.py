@@ -7,7 +7,6 @@ import click
 from kanalyze.cli import options, output
 from kanalyze.text.numbers import binary
 from kanalyze.text.page import NBSP
-from kanalyze.text.plain import dumps
 from kanalyze.text.safe import escaped
 
 
@@ -26,17 +25,12 @@ def command(clear: bool, to: output.Destination) -> None:
       kanalyze cache --clear
     """
     from kanalyze import cache
+    from kanalyze.results.inventory import CacheState
 
     freed = cache.clear() if clear else None
-    data = {
-        "schema": "kanalyze.cache/1",
-        "folder": str(cache.cache_dir()),
-        "bytes": cache.size(),
-        "freed_bytes": freed,
-    }
+    state = CacheState(str(cache.cache_dir()), cache.size(), freed)
     if to.format == "json":
-        text = dumps(data)
-    else:
-        size = binary(cache.size()) + ("" if freed is None else f" left, {binary(freed)} freed")
-        text = f"{escaped(str(data['folder']))}\n{size.replace(NBSP, ' ')}"
-    to.data(text)
+        to.json(state)
+        return
+    size = binary(state.bytes) + ("" if freed is None else f" left, {binary(freed)} freed")
+    to.data(f"{escaped(state.folder)}\n{size.replace(NBSP, ' ')}")

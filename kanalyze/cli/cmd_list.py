@@ -10,6 +10,7 @@ from kanalyze.cli import options, output
 
 if TYPE_CHECKING:
     from kanalyze.frontend.kernel_file import KernelFile
+    from kanalyze.results.inventory import ListedKernel
     from kanalyze.text.page import Page
 
 
@@ -26,10 +27,11 @@ def command(to: output.Destination) -> None:
       kanalyze list
     """
     from kanalyze.frontend import kernel_file
+    from kanalyze.results.inventory import KernelList
 
-    kernels = [_plain(kernel) for kernel in kernel_file.bundled().values()]
+    kernels = tuple(map(_listed, kernel_file.bundled().values()))
     if to.format == "json":
-        to.json({"schema": "kanalyze.list/1", "kernels": kernels, "unknown": []})
+        to.json(KernelList(kernels))
         return
     page = to.page()
     for kernel in kernels:
@@ -37,41 +39,36 @@ def command(to: output.Destination) -> None:
     to.show(page)
 
 
-def _dtype(kernel: KernelFile) -> str:
-    return str(kernel.example[0].get("dtype", kernel.dtypes[0]))
+def _listed(kernel: KernelFile) -> ListedKernel:
+    from kanalyze.results.inventory import ListedKernel, ListedSize
+
+    example: dict[str, Any] = dict(kernel.example[0])
+    return ListedKernel(
+        kernel.name,
+        kernel.function,
+        kernel.summary,
+        kernel.parameters,
+        {name: ListedSize(example[name], meaning) for name, meaning in kernel.shape.items()},
+        {name: example.get(name, v) for name, v in kernel.constexprs.items()},
+        {name: example.get(name, v) for name, v in kernel.options.items()},
+        kernel.overrides,
+        kernel.dtypes,
+        str(example.get("dtype", kernel.dtypes[0])),
+    )
 
 
-def _plain(kernel: KernelFile) -> dict[str, Any]:
-    example = kernel.example[0]
-    return {
-        "name": kernel.name,
-        "function": kernel.function,
-        "summary": kernel.summary,
-        "parameters": list(kernel.parameters),
-        "shape": {
-            name: {"default": example[name], "meaning": meaning}
-            for name, meaning in kernel.shape.items()
-        },
-        "constexprs": {name: example.get(name, v) for name, v in kernel.constexprs.items()},
-        "options": {name: example.get(name, v) for name, v in kernel.options.items()},
-        "overrides": {dtype: dict(values) for dtype, values in kernel.overrides.items()},
-        "dtypes": list(kernel.dtypes),
-        "default_dtype": _dtype(kernel),
-    }
-
-
-def _show(page: Page, plain: dict[str, Any]) -> None:
-    first = plain["default_dtype"]
-    page.line((plain["name"], "title"), ("  ", ""), (plain["summary"], ""), hang=2)
+def _show(page: Page, kernel: ListedKernel) -> None:
+    first = kernel.default_dtype
+    page.line((kernel.name, "title"), ("  ", ""), (kernel.summary, ""), hang=2)
     rows = [
-        ("shape", [f"{n}={s['default']} ({s['meaning']})" for n, s in plain["shape"].items()]),
-        ("constexprs", [f"{n}={v}" for n, v in plain["constexprs"].items()]),
-        ("options", [f"{n}={v}" for n, v in plain["options"].items()]),
-        ("dtypes", [first, *(d for d in plain["dtypes"] if d != first)]),
+        ("shape", [f"{n}={s.default} ({s.meaning})" for n, s in kernel.shape.items()]),
+        ("constexprs", [f"{n}={v}" for n, v in kernel.constexprs.items()]),
+        ("options", [f"{n}={v}" for n, v in kernel.options.items()]),
+        ("dtypes", [first, *(d for d in kernel.dtypes if d != first)]),
     ]
     for label, values in rows:
         page.line((f"  {label:<11}", "label"), (", ".join(values), ""), hang=13)
-    for dtype, values in plain["overrides"].items():
-        text = ", ".join(f"{n}={v}" for n, v in values.items())
+    for dtype, replaced in kernel.overrides.items():
+        text = ", ".join(f"{n}={v}" for n, v in replaced.items())
         page.line((f"  {'':<11}", ""), (f"for {dtype}: {text}", "dim"), hang=13)
     page.blank()

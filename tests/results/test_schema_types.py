@@ -26,6 +26,7 @@ from kanalyze.profiles.readers.event import ProfiledDevice
 from kanalyze.results.check import Check
 from kanalyze.results.comparison import Comparison
 from kanalyze.results.device import DescribedDevice, SharedFit
+from kanalyze.results.inventory import CacheState, KernelList
 from kanalyze.results.kernel import Report, UnknownField
 from kanalyze.results.profile import ProfiledKernel, ProfileReport, ProfileSummary
 from kanalyze.results.resources import ResourcesReport
@@ -34,6 +35,7 @@ from kanalyze.toolchain.resources import KernelResources
 
 Unknowns = tuple[UnknownField, ...]
 TYPES: dict[tuple[str, ...], Any] = {
+    ("cache",): CacheState,
     ("check",): Check,
     ("comparison",): Comparison,
     ("compile", "resources"): KernelResources,
@@ -42,6 +44,7 @@ TYPES: dict[tuple[str, ...], Any] = {
     ("device", "fits"): SharedFit,
     ("device", "lecture", "rows"): LectureComparison,
     ("explain", "rules"): Explanation,
+    ("list",): KernelList,
     ("occupancy",): Occupancy,
     ("ptx",): Report,
     ("resources",): ResourcesReport,
