@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kanalyze.counting.bindings import arrays_of
-from kanalyze.counting.ptx_launch import KernelLaunch
+from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
 from kanalyze.devices.table import device as find_device
@@ -50,10 +50,11 @@ from kanalyze.ptx.calls import not_followed
 from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import Analysed, UnknownField
 from kanalyze.sass import cfg as sass_cfg
+from kanalyze.sass import crosscheck
 from kanalyze.sass import cubin as cubins
 from kanalyze.traffic import draws
 from kanalyze.traffic.counters import ExactCounters, exact_counters
-from kanalyze.traffic.executed import branch_counts, bytes_by_space, spilled
+from kanalyze.traffic.executed import branch_counts, bytes_by_space, executed_accesses, spilled
 from kanalyze.traffic.rows import access_counts
 from kanalyze.traffic.totals import LaunchTotals
 
@@ -266,8 +267,14 @@ def _counted(kernel: _DescribedKernel, launch: Launch) -> _CountedLaunch:
     description = kernel.description
     launched = KernelLaunch(description.cfg, description.addresses, description.variables, launch)
     draws.check(launched)
-    totals = LaunchTotals(description, launched, kernel.unread)
     code, origin = _machine_code(kernel, launched.launch)
+    executed: list[AccessTransactions] = []
+    if not isinstance(code, Unknown):
+        places, module = description.addresses.places, kernel.subject.module
+        matches = crosscheck.matches(description.cfg, code.cfg, places, module)
+        transfers = [launched.transactions(each) for each in description.addresses.accesses]
+        executed = executed_accesses(transfers, code, matches)
+    totals = LaunchTotals(description, launched, kernel.unread, executed)
     exact = exact_counters(totals, code)
     assumptions = (*draws.said(launch, launched), *origin, *exact.assumptions)
     return _CountedLaunch(launch, totals, code, exact, assumptions)

@@ -48,6 +48,8 @@ class AccessTransactions:
 
     ``counted.transactions`` are sectors of global accesses, bank wavefronts of shared ones. Of bulk
     copies, ``ideal`` is the sectors of as many contiguous bytes, ``moved`` the bytes of one copy.
+    ``fate`` is what the assembler made of it (`kanalyze.sass.explain.Match`), None: not known;
+    ``machine`` that in words, where other numbers than those of the PTX are counted.
     """
 
     access: AccessValue
@@ -55,6 +57,8 @@ class AccessTransactions:
     reason: str | None
     ideal: int | None = None
     moved: int | None = None
+    fate: str | None = None
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class KernelLaunch:
             return AccessTransactions(access, None, str(error))
 
     def _counted(self, rule: CountingRule, access: AccessValue) -> Counted:
-        return _sum([count(rule, *part.place(access)) for part in self.parts(access)])
+        return summed([count(rule, *part.place(access)) for part in self.parts(access)])
 
     def classes(self, access: AccessValue) -> tuple[int, tuple[AlikeClasses, ...]]:
         """The period in bytes of the rule that an access is counted by, and the classes.
@@ -413,7 +417,7 @@ class KernelLaunch:
         )  # fmt: skip
 
 
-def _sum(counts: Sequence[Counted]) -> Counted:
+def summed(counts: Sequence[Counted]) -> Counted:
     """What was counted of the parts of a launch, added up."""
     if len(counts) == 1:
         return counts[0]

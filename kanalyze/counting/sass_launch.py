@@ -14,7 +14,6 @@ call, loops that wait for something, and parts of a warp that do not meet again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -26,7 +25,7 @@ from kanalyze.counting.sass_axes import SassAxes
 from kanalyze.errors import Unknown
 from kanalyze.launch.record import Launch
 from kanalyze.models import banks, coalescing
-from kanalyze.models.warps import EXECUTED, CountingRule
+from kanalyze.models.warps import EXECUTED, Counted, CountingRule
 from kanalyze.ptx import ir as ptx_ir
 from kanalyze.sass.calls import called_twice, failing_blocks, outside_calls
 from kanalyze.sass.cfg import SassBlock, SassCfg
@@ -288,16 +287,22 @@ class SassKernelLaunch:
         if not self._failing and any(outside_calls(self.cfg)):
             yield "the machine code calls another function"
 
-    def widths(self, operation: str) -> Counter[int | None]:
-        """How many instructions of an operation on global memory there are, by bytes a thread."""
-        listed = self.on_global(operation)
-        return Counter(c.access.bytes_per_thread for c in listed if not c.access.dummy)
+    def counted(self, address: int) -> Counted | Unknown:
+        """The transactions of the access at an address: sectors, or bank wavefronts."""
+        counts = self._by_address[address]
+        if counts.active is None:
+            return Unknown(counts.reason or "an address is not known")
+        if not counts.active:
+            return Counted(0, 0, 0, {})
+        answer = self._answers[address]
+        return self._axes.counted(_rule(counts.access), answer, answer.values[0])
+
+    @cached_property
+    def _by_address(self) -> dict[int, SassAccessCounts]:
+        return {counts.instruction.address: counts for counts in self.accesses}
 
     def _sectors(self, counts: SassAccessCounts) -> tuple[int | None, str | None]:
-        if not counts.active:
-            return counts.active, counts.reason
-        answer = self._answers[counts.instruction.address]
-        counted = self._axes.counted(_rule(counts.access), answer, answer.values[0])
+        counted = self.counted(counts.instruction.address)
         if isinstance(counted, Unknown):
             return None, counted.reason
         return counted.transactions, None

@@ -22,6 +22,7 @@ from kanalyze.ptx.calls import dynamic_shared
 from kanalyze.ptx.write import write_ptx
 from kanalyze.results import kernel as doc
 from kanalyze.sass.code import Code, code_of, read_code
+from kanalyze.sass.explain import Places
 from kanalyze.toolchain import ptxas, tools
 from kanalyze.toolchain.resources import KernelResources
 
@@ -104,23 +105,24 @@ class AssembledKernels:
         name: str,
         ptx: ir.Function | None = None,
         spills: _Spills = (None, None),
+        places: Places | None = None,
     ) -> doc.Sass | Unknown:
         """The ``sass`` part of a kernel, or why there is none."""
         if isinstance(code, Unknown):
             return code
         try:
             module = self.subject.module if ptx is not None else None
-            return sass_section.section(code, name, ptx, module, spills)
+            return sass_section.section(code, name, ptx, module, spills, places)
         except KanalyzeError as error:
             return Unknown(str(error))
 
     def with_sass(
-        self, kernel: doc.Kernel, function: ir.Function, wanted: bool
+        self, kernel: doc.Kernel, function: ir.Function, wanted: bool, places: Places
     ) -> tuple[doc.Kernel, list[doc.UnknownField]]:
         """A kernel's document with the ``sass`` part, and what of it is not known and why."""
         spills = (kernel.spill_store_bytes, kernel.spill_load_bytes)
         code = self.code() if wanted else LEFT_OUT
-        sass = self._section(code, function.name, function, spills)
+        sass = self._section(code, function.name, function, spills, places)
         unknown: list[doc.UnknownField] = []
         if isinstance(sass, Unknown):
             unknown.append(doc.UnknownField("sass", sass.reason))

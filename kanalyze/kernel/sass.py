@@ -1,8 +1,6 @@
 """The ``sass`` part of a kernel's report: what stands in its machine code, beside the PTX.
 
-All counts are static. The comparison is `kanalyze.sass.crosscheck.compare`; what this adds is the
-code of called device functions, which stands in the kernel's section of SASS but in a function of
-its own in PTX.
+All counts are static. The comparison is `kanalyze.sass.crosscheck.compare`.
 """
 
 from __future__ import annotations
@@ -13,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from kanalyze.errors import KanalyzeError
 from kanalyze.models.static_counts import AccessClass
 from kanalyze.ptx import ir
-from kanalyze.ptx.calls import called
 from kanalyze.results import kernel as doc
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass import crosscheck
 from kanalyze.sass.code import Code
-from kanalyze.sass.ir import Pos, SassFunction, SassInstruction
+from kanalyze.sass.explain import Places
+from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.memory import SassAccess, memory_access
 from kanalyze.sass.table import tensor_core
 
 _KINDS = {"matrix_load": "load", "matrix_store": "store"}
-_EQUAL, _EXPLAINED, _NOT = "equal", "explained", "not explained"
 
 
 def section(
@@ -32,6 +29,7 @@ def section(
     ptx: ir.Function | None = None,
     module: ir.Module | None = None,
     spills: tuple[int | None, int | None] = (None, None),
+    places: Places | None = None,
 ) -> doc.Sass:
     """Describe the machine code of one kernel.
 
@@ -41,6 +39,7 @@ def section(
         ptx: the kernel in PTX, None where there is none.
         module: the module of ``ptx``, for the functions that it calls.
         spills: bytes of spill stores and loads that the assembler reports, None if it did not.
+        places: where the accesses of ``ptx`` point.
 
     Raises:
         KanalyzeError: there is no such kernel in the code.
@@ -63,7 +62,7 @@ def section(
         not_read=len(function.opaque),
         memory=_memory(accesses),
         tensor_core=doc.TensorCore(cores["mma"], cores["wgmma"], cores["tcgen05"]),
-        comparison=_rows(function, ptx, module),
+        comparison=_rows(function, ptx, module, places or {}),
         registers_per_thread=None if known is None else known.registers,
         stack_bytes=stack,
         shared_bytes=None if known is None else known.static_shared_bytes,
@@ -136,7 +135,10 @@ def _stack_words(
 
 
 def _rows(
-    function: SassFunction, ptx: ir.Function | None, module: ir.Module | None
+    function: SassFunction,
+    ptx: ir.Function | None,
+    module: ir.Module | None,
+    places: Places,
 ) -> tuple[doc.SassRow, ...]:
     opcodes: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for instruction in function.instructions:
@@ -144,57 +146,29 @@ def _rows(
         access = memory_access(instruction)
         if key is not None and not (access is not None and access.dummy):
             opcodes[key][instruction.opcode] += 1
-    if ptx is None:
-        empty = ir.Function("entry", "", (), (), {}, None, (), (-1,), ir.Pos(1, 1), ir.Pos(1, 1))
-        rows = crosscheck.compare(empty, function)
-        return tuple(_row(row, opcodes, None, "") for row in rows)
-    rows = crosscheck.compare(ptx, function)
-    called = _called_counts(ptx, module) if any(not r.explained for r in rows) else {}
-    promoted = not any(r.sass for r in rows if r.category.startswith("local "))
-    result = []
-    for row in rows:
-        verdict = _EQUAL if row.equal else _EXPLAINED if row.explained else _NOT
-        why = row.explanation if row.explained else ""
-        if verdict == _NOT and promoted and row.category.startswith("local "):
-            verdict, why = _EXPLAINED, "local arrays kept in registers: no local memory is left"
-        names, extra = called.get((row.category, row.width), ([], 0))
-        if verdict == _NOT and extra and row.sass - row.ptx == extra:
-            verdict, why = _EXPLAINED, f"{extra} of the called {' and '.join(names)}"
-        result.append(_row(row, opcodes, verdict, why))
-    return tuple(result)
+    empty = ir.Function("entry", "", (), (), {}, None, (), (-1,), ir.Pos(1, 1), ir.Pos(1, 1))
+    return tuple(
+        _row(row, opcodes, ptx is not None)
+        for row in crosscheck.compare(ptx or empty, function, places, module)
+    )
 
 
 def _row(
     row: crosscheck.CrosscheckRow,
     opcodes: Mapping[tuple[str, str], Mapping[str, int]],
-    verdict: str | None,
-    why: str,
+    beside: bool,
 ) -> doc.SassRow:
+    """One row of the document; ``beside``: whether there is a PTX to compare with."""
+    verdict = "equal" if row.equal else "explained" if row.explained else "not explained"
     return doc.SassRow(
         category=row.category,
         width=row.width,
         opcodes=dict(opcodes.get((row.category, row.width), {})),
         sass=row.sass,
         dummies=row.dummies,
-        ptx=None if verdict is None else row.ptx,
-        verdict=verdict,
-        explanation=why or None,
+        ptx=row.ptx if beside else None,
+        verdict=verdict if beside else None,
+        explanation=row.explanation if beside and verdict == "explained" else None,
         hints=dict(row.hints),
-        hints_added=row.added if verdict is not None else (),
+        hints_added=row.added if beside else (),
     )
-
-
-def _called_counts(
-    ptx: ir.Function, module: ir.Module | None
-) -> dict[tuple[str, str], tuple[list[str], int]]:
-    """What the functions that a kernel calls access: by category and width, names and number."""
-    nothing = SassFunction("", (), {}, Pos(1, 1))
-    bodies = called(module, ptx) if module is not None else {}
-    counts: dict[tuple[str, str], tuple[list[str], int]] = {}
-    for name, function in bodies.items():
-        if function is None:
-            continue
-        for row in crosscheck.compare(function, nothing):
-            names, number = counts.get((row.category, row.width), ([], 0))
-            counts[row.category, row.width] = ([*names, name], number + row.ptx)
-    return counts

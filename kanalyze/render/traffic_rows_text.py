@@ -36,7 +36,9 @@ def words(group: Sequence[doc.AccessCounts], row: doc.AccessRow) -> Iterable[Seg
     elif first.loop_depth:
         depth = first.loop_depth
         yield (", in a loop" if depth == 1 else f", {depth} loops deep", "loop")
-    if row.requests == 0:
+    if first.machine is not None:
+        yield (f", {first.machine}", "warn")
+    elif row.requests == 0:
         yield (", never executed", "warn")
     pattern = _patterns([a.pattern for a in group if a.pattern is not None])
     if pattern is not None and row.requests != 0:

@@ -70,7 +70,11 @@ class AccessCounts(PipelineCost):
 
     ``requests`` are warp executions with a lane taking part, ``threads`` lanes that take part, over
     all of them; ``worst`` is the greatest cost of one request. ``pattern`` is how the lanes of the
-    block's first warp lie. ``source_text`` is the source line, where it can be read.
+    block's first warp lie. ``fate`` is what became of it in the machine code ("same", "copied",
+    "moved", "merged", "aggregated", "split", "dropped", "unknown"; None: the numbers are those of
+    the PTX alone), ``machine`` that in words where the numbers are not the PTX's: of several that
+    became one access the first has its cost, the others none. ``source_text`` is the source line,
+    where it can be read.
     """
 
     line: int
@@ -85,6 +89,8 @@ class AccessCounts(PipelineCost):
     threads: int | None
     worst: int | None
     reason: str | None
+    fate: str | None
+    machine: str | None
     loop_depth: int
     stage: str | None
     source: Source | None
@@ -118,7 +124,7 @@ def access_rows(accesses: Sequence[AccessCounts], every: bool = False) -> tuple[
     for index, a in enumerate(accesses):
         place = (a.source.file, a.source.line) if a.source is not None else None
         key = (place, a.space, a.opcode, a.pointer, a.stage, a.loop_depth, a.reason,
-               a.requests == 0, index if every else None)  # fmt: skip
+               a.machine or a.requests == 0, index if every else None)  # fmt: skip
         groups.setdefault(key, []).append(index)
         first.setdefault(place, a.line)
     ordered = sorted(groups.items(), key=lambda item: first[item[0][0]])  # type: ignore[index]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from kanalyze.ptx import cfg as ptx_cfg
 from kanalyze.ptx.instructions import tensor_core as ptx_tensor
-from kanalyze.ptx.ir import Function, Instruction
+from kanalyze.ptx.ir import Function, Instruction, Module
 from kanalyze.ptx.memory import memory_access as ptx_access
 from kanalyze.sass import cfg as sass_cfg
-from kanalyze.sass.explain import Item, explain
+from kanalyze.sass.explain import Item, Match, Places, match, reasons
 from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.registers import mma_shape
@@ -112,22 +112,20 @@ def sass_key(instruction: SassInstruction) -> tuple[str, str] | None:
     return category, _bytes(access.bytes_per_thread)
 
 
-def _ptx_items(function: Function) -> list[Item]:
-    graph = ptx_cfg.build(function)
+def _ptx_items(graph: ptx_cfg.Cfg) -> list[Item]:
     items: list[Item] = []
     for block in graph.blocks:
         loop = graph.innermost_loop(block.index)
         for instruction in block.instructions:
             key = _ptx_key(instruction)
             if key is not None:
-                line = None if instruction.loc is None else instruction.loc.line
+                source = None if instruction.loc is None else instruction.loc.line
                 header = None if loop is None else loop.header
-                items.append(Item(key[0], key[1], line, header, block.index, instruction))
+                items.append(Item(*key, instruction.pos.line, source, header, instruction))
     return items
 
 
-def _sass_items(function: SassFunction) -> tuple[list[Item], Counter[tuple[str, str]]]:
-    graph = sass_cfg.build(function)
+def _sass_items(graph: sass_cfg.SassCfg) -> tuple[list[Item], Counter[tuple[str, str]]]:
     items: list[Item] = []
     dummies: Counter[tuple[str, str]] = Counter()
     for block in graph.blocks:
@@ -140,33 +138,40 @@ def _sass_items(function: SassFunction) -> tuple[list[Item], Counter[tuple[str, 
             if access is not None and access.dummy:
                 dummies[key] += 1
                 continue
-            line = None if instruction.source is None else instruction.source.line
+            source = None if instruction.source is None else instruction.source.line
             header = None if loop is None else loop.header
-            items.append(Item(key[0], key[1], line, header, block.index, instruction))
+            items.append(Item(*key, instruction.ptx_line, source, header, instruction))
     return items, dummies
 
 
-def compare(ptx: Function, sass: SassFunction) -> tuple[CrosscheckRow, ...]:
+def matches(
+    ptx: ptx_cfg.Cfg, sass: sass_cfg.SassCfg, places: Places, module: Module | None = None
+) -> tuple[Match, ...]:
+    """What each access and tensor instruction of a kernel became (`compare`, of the graphs)."""
+    return match(ptx.function, module, _ptx_items(ptx), _sass_items(sass)[0], places)
+
+
+def compare(
+    ptx: Function, sass: SassFunction, places: Places, module: Module | None = None
+) -> tuple[CrosscheckRow, ...]:
     """Compare a kernel's PTX with the SASS made of it.
 
     Args:
         ptx: the kernel in PTX.
         sass: the function of the same name in the SASS.
+        places: where its accesses point (`kanalyze.symbolic.accesses.Addresses.places`).
+        module: the module of ``ptx``, for the functions that it calls.
 
     Returns a row per category and width that occurs in either, in the order of `CATEGORIES`.
     """
-    of_ptx = _ptx_items(ptx)
-    of_sass, dummies = _sass_items(sass)
-    before = Counter((item.category, item.width) for item in of_ptx)
-    after = Counter((item.category, item.width) for item in of_sass)
-    explanations = explain(ptx, of_ptx, sass, of_sass)
+    of_ptx = _ptx_items(ptx_cfg.build(ptx))
+    of_sass, dummies = _sass_items(sass_cfg.build(sass))
+    before, after = (Counter(item.key for item in items) for items in (of_ptx, of_sass))
+    explanations = reasons(match(ptx, module, of_ptx, of_sass, places))
     rows: list[CrosscheckRow] = []
     for key in sorted({*before, *after, *dummies}, key=_order):
-        why = explanations.get(key, "")
-        if before[key] != after[key] and not why:
-            why = NOT_EXPLAINED
-        if before[key] == after[key]:
-            why = ""
+        same = before[key] == after[key]
+        why = "" if same else explanations.get(key) or NOT_EXPLAINED
         hints, added = _hints(of_sass, key), _added(of_ptx, of_sass, key)
         rows.append(CrosscheckRow(*key, before[key], after[key], dummies[key], why, hints, added))
     return tuple(rows)
@@ -180,7 +185,7 @@ def _order(key: tuple[str, str]) -> tuple[int, int, str]:
 def _hints(items: list[Item], key: tuple[str, str]) -> tuple[tuple[str, int], ...]:
     hints: Counter[str] = Counter()
     for item in items:
-        if (item.category, item.width) == key and isinstance(item.instruction, SassInstruction):
+        if item.key == key and isinstance(item.instruction, SassInstruction):
             access = memory_access(item.instruction)
             hints.update(() if access is None else access.hints)
     return tuple(sorted(hints.items()))
@@ -189,7 +194,7 @@ def _hints(items: list[Item], key: tuple[str, str]) -> tuple[tuple[str, int], ..
 def _added(of_ptx: list[Item], of_sass: list[Item], key: tuple[str, str]) -> tuple[str, ...]:
     asked: set[str] = set()
     for item in of_ptx:
-        if (item.category, item.width) == key and isinstance(item.instruction, Instruction):
+        if item.key == key and isinstance(item.instruction, Instruction):
             access = ptx_access(item.instruction)
             hints = () if access is None else access.hints
             asked.update(f".LTC{hint[4:]}" for hint in hints if hint.startswith("L2::"))

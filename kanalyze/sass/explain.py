@@ -1,305 +1,334 @@
-"""Why counts in PTX and SASS differ: one function per reason, each of which shows it or says no.
+"""What the assembler made of each access: the PTX and its machine code, access by access.
 
-Every function takes the accesses of the differing category and returns an explanation for the
-widths it accounts for completely.
+A cubin made with ``-lineinfo`` tells from which line of the PTX each machine instruction came
+(section ``.nv_debug_line_sass``; ``nvdisasm --print-line-info-ptx``). An access of the PTX whose
+line no machine instruction has went into another one, at an address beside it, or was dropped.
+Where there is no such table, or it is that of another text, only lines of the source are at hand:
+then no more than equal numbers, and copies of a loop's body, can be told.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanalyze.ptx.instructions import definitions, uses
-from kanalyze.ptx.ir import Address, Function, Instruction, Name, Operand, Variable
-from kanalyze.ptx.memory import memory_access
-from kanalyze.sass.ir import SassFunction, SassInstruction
+from kanalyze.ptx.ir import Function, Instruction, Module, Pos
+from kanalyze.sass.ir import SassInstruction
 
 Key = tuple[str, str]
+Places = Mapping[Pos, tuple[object, int]]
+"""Where accesses of the PTX point, by their position: a base, and bytes from it."""
+TENSOR = "tensor"  # machine instructions of ``wgmma`` have other lines
+NO_TABLE = "the machine code has no line table of this PTX (-lineinfo)"
+_DROPPED = "{n} dropped: nothing reads their result"
+_UNREACHED = "{n} dropped: they are never reached"
+_PROMOTED = "{n} kept in registers"
+
+
+class _Pairs(defaultdict[tuple[int | None, str], tuple[list["Item"], list["Item"]]]):
+    """Accesses of the PTX and machine accesses by line and category."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: ([], []))
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One access or tensor instruction: what it is, its source line, the loop it stands in.
+    """One access or tensor instruction: what it is, its line, the loop it stands in.
 
-    ``loop`` is the header of the innermost loop, None outside of loops.
+    ``line`` is that of the PTX, ``source`` that of the source. ``loop`` is the header of the
+    innermost loop, None outside of loops.
     """
 
     category: str
     width: str
     line: int | None
+    source: int | None
     loop: int | None
-    block: int
     instruction: Instruction | SassInstruction
+
+    @property
+    def key(self) -> Key:
+        """What rows are made of: category and width."""
+        return self.category, self.width
+
+    @property
+    def size(self) -> int:
+        """The bytes of ``"16 B"``, the volume of ``"m16n8k16"``, 0 of anything else."""
+        width = self.width
+        if width.endswith(" B"):
+            return int(width[:-2])
+        numbers = width.lstrip("m").replace("n", "k").split("k") if width[:1] == "m" else ()
+        return math.prod(int(n) for n in numbers) if all(n.isdecimal() for n in numbers) else 0
 
 
 @dataclass(frozen=True, slots=True)
-class CategoryCounts:
-    """One category: its accesses in PTX and in SASS, and the two functions."""
+class Match:
+    """Accesses of the PTX (``before``) and what they became (``after``).
 
-    category: str
-    ptx: Function
+    ``fate`` is "same", "copied" (loops unrolled or peeled), "moved" (out of a loop), "merged",
+    "aggregated" (an atomic that one lane makes for its warp), "split", "dropped", "added" (by the
+    assembler) or "unknown". ``words`` say it and why, with ``{n}`` for how many.
+    """
+
+    fate: str
     before: tuple[Item, ...]
-    sass: SassFunction
     after: tuple[Item, ...]
+    words: str = ""
 
-    def counts(self) -> dict[str, tuple[int, int]]:
-        """Return the widths whose counts differ, with both counts."""
-        one = Counter(item.width for item in self.before)
-        two = Counter(item.width for item in self.after)
-        return {w: (one[w], two[w]) for w in {*one, *two} if one[w] != two[w]}
+    @property
+    def text(self) -> str:
+        """The words, with the number in them."""
+        return self.words.format(n=self.number)
 
-    def of(self, width: str) -> tuple[list[Item], list[Item]]:
-        """Return the accesses of a width in PTX and in SASS."""
-        return (
-            [item for item in self.before if item.width == width],
-            [item for item in self.after if item.width == width],
-        )
+    @property
+    def number(self) -> int:
+        """How many accesses of the PTX the words are about."""
+        return len(self.before) - self.words.endswith("others") or len(self.after)
 
 
-def explain(
-    ptx: Function, before: Sequence[Item], sass: SassFunction, after: Sequence[Item]
-) -> dict[Key, str]:
-    """Return explanations for the categories and widths whose counts differ."""
-    reasons: dict[Key, str] = {}
-    for category in sorted({item.category for item in (*before, *after)}):
-        case = CategoryCounts(
-            category,
-            ptx,
-            tuple(item for item in before if item.category == category),
-            sass,
-            tuple(item for item in after if item.category == category),
-        )
-        for reason in _REASONS:
-            open_widths = {w for w in case.counts() if (category, w) not in reasons}
-            if not open_widths:
-                break
-            for width, text in reason(case, open_widths).items():
-                reasons.setdefault((category, width), text)
-    return reasons
+def match(
+    ptx: Function,
+    module: Module | None,
+    before: Sequence[Item],
+    after: Sequence[Item],
+    places: Places,
+) -> tuple[Match, ...]:
+    """Say of each access what it became, or what it was.
+
+    Args:
+        ptx: the kernel in PTX.
+        module: its module, for the functions that it calls.
+        before: its accesses.
+        after: those of the machine code.
+        places: where those of the PTX point; those that are never reached are left out.
+    """
+    known = {i.pos.line: i for i in ptx.instructions}
+    for function in module.functions if module is not None else ():
+        known |= {i.pos.line: i for i in function.instructions}
+    plain = [item for item in after if item.category.partition(" ")[0] not in ("local", TENSOR)]
+    of_lines = {item.line for item in before}
+    fits = all(item.line in known for item in plain) and (
+        not before or not plain or any(item.line in of_lines for item in plain)
+    )
+    by_line, by_source = _Pairs(), _Pairs()
+    for side, items in enumerate((before, after)):
+        for item in items:
+            exact = fits and item.category != TENSOR
+            place = (item.line if exact else item.source, item.category)
+            if exact and side and place not in by_line and not item.category.startswith("local "):
+                place = next((other for other in by_line if other[0] == item.line), place)
+            (by_line if exact else by_source)[place][side].append(item)
+    matches = [_by_source(*pair) for pair in by_source.values()]
+    own = _own_lanes(ptx)
+    hosts = [pair for pair in by_line.values() if all(pair)]
+    joined: dict[int, list[Item]] = defaultdict(list)
+    dead = _dead(ptx)
+    spilled = any(item.category.startswith("local ") for item in after)
+    for ours, theirs in by_line.values():
+        if not ours:
+            matches += [_added(item, known, ptx) for item in theirs]
+        elif not theirs:
+            for item in ours:
+                why = _gone(item, dead, places, spilled)
+                host = None if why else _host(item, hosts, places)
+                if host is not None:
+                    joined[id(host)].append(item)
+                else:
+                    fate = "dropped" if why else "unknown"
+                    matches.append(Match(fate, (item,), (), why))
+    paired = [_pair(ours, theirs, joined[id(ours)], places, own) for ours, theirs in hosts]
+    unrolled = {m.before[0].loop for m in paired if m.fate == "copied" and m.words}
+    return (
+        *matches,
+        *(_once(each) if each.before[0].loop in unrolled else each for each in paired),
+    )
 
 
-# ---------------------------------------------------------------- reasons
-
-
-def _spills(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Local memory without any in the PTX: registers that were spilled."""
-    if not case.category.startswith("local "):
-        return {}
-    stack = any(isinstance(s, Variable) and s.space == "local" for s in case.ptx.body or ())
-    if case.before or stack:
-        return {}
-    return dict.fromkeys(widths, "registers spilled: the PTX has no local memory")
-
-
-# What each adds, by version of the assembler: ptxas 12.9 keeps one mask, later ones two; 12.9 and
-# 13.1 ask whether allocation is still allowed.
-_RESERVED: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {
-    "tcgen05.alloc": {
-        ("shared atomic", "4 B"): (1, 2),
-        ("shared store", "4 B"): (1, 2),
-        ("shared load", "1 B"): (0, 1),
-    },
-    "tcgen05.dealloc": {("shared atomic", "4 B"): (1, 2), ("shared load", "4 B"): (1, 2)},
-    "tcgen05.relinquish_alloc_permit": {("shared store", "1 B"): (1,)},
-}
-
-
-def _tensor_memory(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Allocation of tensor memory: code of the assembler that keeps its books in shared memory."""
-    words: Counter[str] = Counter()
-    for instruction in case.ptx.instructions:
-        words[".".join(instruction.parts[:2])] += 1
-    reasons: dict[str, str] = {}
-    for width in widths:
-        expected, names = {0}, []
-        for name, adds in _RESERVED.items():
-            options = adds.get((case.category, width), ())
-            if options and words[name]:
-                expected = {e + each * words[name] for e in expected for each in options}
-                names.append(name)
-        one, two = case.counts()[width]
-        if two > one and two - one in expected:
-            reasons[width] = f"{two - one} belong to what {' and '.join(names)} became"
-    return reasons
-
-
-def _unused(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Loads whose result nothing in the PTX reads."""
-    if not case.category.endswith("load"):
-        return {}
-    read: Counter[str] = Counter()
-    for instruction in case.ptx.instructions:
-        read.update(set(uses(instruction)))
-    reasons: dict[str, str] = {}
-    for width in widths:
-        before, after = case.of(width)
-        dead = [item for item in before if not any(read[d] for d in definitions(_ptx(item)))]
-        if dead and len(before) - len(dead) == len(after):
-            reasons[width] = f"{len(dead)} dropped: nothing reads their result"
-    return reasons
-
-
-def _identical(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Loads from the same address in one block, merged into one."""
-    if not case.category.endswith("load"):
-        return {}
-    reasons: dict[str, str] = {}
-    for width in widths:
-        before, after = case.of(width)
-        distinct = {_place(case.ptx, item) for item in before}
-        if len(distinct) == len(after) < len(before) and None not in distinct:
-            gone = len(before) - len(after)
-            reasons[width] = f"{gone} merged: they load from the same address as others"
-    return reasons
-
-
-def _unrolled(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Copies of a loop's body: line by line, n times as many in the loop, the rest behind it."""
-    reasons: dict[str, str] = {}
-    for width in widths:
-        before, after = case.of(width)
-        factors: set[tuple[int, int]] = set()
-        for line in {item.line for item in (*before, *after)}:
-            inside, outside = _in_and_out(before, line)
-            more_inside, more_outside = _in_and_out(after, line)
-            if (inside, outside) == (more_inside, more_outside):
+def reasons(matches: Iterable[Match]) -> dict[Key, str | None]:
+    """Why numbers differ, by category and width; None where that is not known of all."""
+    found: dict[Key, Counter[str] | None] = {}
+    for each in matches:
+        one, two = (Counter(item.key for item in side) for side in (each.before, each.after))
+        for key in {*one, *two}:
+            if one[key] == two[key]:
                 continue
-            extra = more_outside - outside
-            if not inside or more_inside % inside or extra < 0 or extra % inside:
-                factors.clear()
-                break
-            factors.add((more_inside // inside, extra // inside))
-        if len(factors) == 1:
-            times, copies = factors.pop()
-            if times == 0 and copies > 1:
-                reasons[width] = f"loop unrolled completely: {copies} copies"
-            elif times > 1:
-                rest = f", {copies} more copies outside it" if copies else ""
-                reasons[width] = f"loop unrolled by {times}{rest}"
-            elif times == 1 and copies:
-                reasons[width] = f"loop peeled: {copies} more copies outside it"
-    return reasons
+            words = found.setdefault(key, Counter())
+            if each.fate == "unknown":
+                found[key] = None
+            elif words is not None:
+                words[each.words] += each.number
+    return {
+        key: None if words is None else "; ".join(w.format(n=n) for w, n in sorted(words.items()))
+        for key, words in found.items()
+    }
 
 
-def _merged(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Neighbouring accesses joined into a wider one, which may reach a little further."""
-    counts = case.counts()
-    missing = {w: counts[w][0] - counts[w][1] for w in widths if counts[w][0] > counts[w][1]}
-    extra = {w: counts[w][1] - counts[w][0] for w in widths if counts[w][1] > counts[w][0]}
-    if not missing or not extra or any(not _size(w) for w in (*missing, *extra)):
-        return {}
-    left, wanted = dict(missing), dict(extra)
-    for run in _runs(case, missing):
-        for width in sorted(wanted, key=_size, reverse=True):
-            size = _size(width)
-            taken, total = 0, 0
-            while taken < len(run) and total + _size(run[taken]) <= size:
-                total += _size(run[taken])
-                taken += 1
-            used = Counter(run[:taken])
-            fits = (
-                taken > 1 and 2 * total > size and all(left.get(w, 0) >= n for w, n in used.items())
-            )
-            if fits and wanted[width]:
-                wanted[width] -= 1
-                for one, number in used.items():
-                    left[one] -= number
-                run = run[taken:]
-    if any(left.values()) or any(wanted.values()):
-        return {}
-    sizes = " and ".join(sorted(missing, key=_size))
-    text = f"merged: neighbours of {sizes} became {' and '.join(sorted(extra, key=_size))}"
-    return dict.fromkeys((*missing, *extra), text)
+# ---------------------------------------------------------------- accesses of the PTX alone
 
 
-def _split(case: CategoryCounts, widths: set[str]) -> dict[str, str]:
-    """Wide accesses cut into narrower ones: as many bytes, more instructions."""
-    counts = case.counts()
-    less = {w: counts[w][0] - counts[w][1] for w in widths if counts[w][0] > counts[w][1]}
-    more = {w: counts[w][1] - counts[w][0] for w in widths if counts[w][1] > counts[w][0]}
-    if len(less) != 1 or len(more) != 1:
-        return {}
-    (wide, gone), (narrow, come) = next(iter(less.items())), next(iter(more.items()))
-    if _size(wide) <= _size(narrow) or gone * _size(wide) != come * _size(narrow):
-        return {}
-    text = f"split: {gone} of {wide} into {come} of {narrow}"
-    return {wide: text, narrow: text}
+def _gone(item: Item, dead: set[Pos], places: Places, spilled: bool) -> str:
+    """Why an access is in no machine instruction, other than that another one does its work."""
+    if item.instruction.pos not in places:
+        return _UNREACHED
+    if item.category.startswith("local ") and not spilled:
+        return _PROMOTED
+    return _DROPPED if item.instruction.pos in dead else ""
 
 
-_REASONS: tuple[Callable[[CategoryCounts, set[str]], dict[str, str]], ...] = (
-    _spills,
-    _tensor_memory,
-    _unused,
-    _identical,
-    _unrolled,
-    _merged,
-    _split,
-)
+_EFFECTS = frozenset(
+    (
+        "atom", "atomg", "red", "call", "st", "bra", "brx", "ret", "exit", "bar", "barrier",
+        "mbarrier", "vote", "match", "elect", "redux",
+    )
+)  # fmt: skip
 
 
-# ---------------------------------------------------------------- helpers
+def _dead(ptx: Function) -> set[Pos]:
+    """Loads whose result goes nowhere: nothing reads it, or only what goes nowhere itself."""
+    code = list(ptx.instructions)
+    dead: set[Pos] = set()
+    while True:
+        live = [i for i in code if i.pos not in dead]
+        read = Counter(name for i in live for name in set(uses(i)) - set(definitions(i)))
+        more = {
+            i.pos
+            for i in live
+            if i.base not in _EFFECTS
+            and "volatile" not in i.parts
+            and definitions(i)
+            and not any(read[name] for name in definitions(i))
+        }
+        if not more:
+            return dead
+        dead |= more
 
 
-def _ptx(item: Item) -> Instruction:
-    assert isinstance(item.instruction, Instruction)
-    return item.instruction
+def _host(
+    item: Item, hosts: Iterable[tuple[list[Item], list[Item]]], places: Places
+) -> list[Item] | None:
+    """The accesses whose machine instruction reaches what this one does."""
+    base, offset = places.get(item.instruction.pos, (None, 0))
+    best: tuple[int, list[Item]] | None = None
+    for ours, theirs in hosts:
+        other, start = places.get(ours[0].instruction.pos, (None, 0))
+        if base is None or ours[0].category != item.category or other != base:
+            continue
+        away = abs(offset - start)
+        if away < max(each.size for each in theirs) and (best is None or away < best[0]):
+            best = away, ours
+    return best[1] if best is not None else None
 
 
-def _in_and_out(items: Sequence[Item], line: int | None) -> tuple[int, int]:
-    mine = [item for item in items if item.line == line]
-    inside = sum(item.loop is not None for item in mine)
-    return inside, len(mine) - inside
+# ---------------------------------------------------------------- both
 
 
-def _size(width: str) -> int:
-    """Return the bytes of ``"16 B"``, the volume of ``"m16n8k16"``, 0 of anything else."""
-    if width.endswith(" B"):
-        return int(width[:-2])
-    if width.startswith("m"):
-        m, _, rest = width[1:].partition("n")
-        n, _, k = rest.partition("k")
-        if m.isdecimal() and n.isdecimal() and k.isdecimal():
-            return int(m) * int(n) * int(k)
-    return 0
+def _pair(
+    ours: list[Item], theirs: list[Item], joined: list[Item], places: Places, own: bool
+) -> Match:
+    """What the accesses of one line, and those that ``joined`` them, became."""
+    before, after = (*ours, *joined), tuple(theirs)
+    sizes, wider = {i.size for i in before}, max(i.size for i in theirs)
+    first = ours[0]
+    if joined:
+        equal = len({places[i.instruction.pos] for i in before}) == 1
+        verb = "load from" if first.category.endswith("load") else "access"
+        words = f"{{n}} merged: they {verb} the same address as others"
+        if not equal or sizes != {wider}:
+            words = f"{{n}} merged: neighbours of {_list(before)} became {_list(after)}"
+        return Match("merged", before, after, words)
+    if wider > max(sizes):
+        words = (
+            f"{{n}} merged: those of several iterations of {_list(before)} became {_list(after)}"
+        )
+        return Match("merged", before, after, words)
+    if Counter(i.key for i in ours) == Counter(i.key for i in theirs):
+        one, two = (i.loop is not None for i in (first, after[0]))
+        if one and not two:
+            return Match("moved", before, after, "{n} moved out of the loop")
+        if first.category.endswith("atomic") and own and _guard(after[0]) and not _guard(first):
+            words = "{n} aggregated: one lane of a warp makes it for all"
+            return Match("aggregated", before, after, words)
+        return Match("same", before, after)
+    return _sized(before, after)
 
 
-def _address(item: Item) -> Address | None:
-    access = memory_access(_ptx(item))
-    operand: Operand | None = None if access is None else access.address
-    return operand if isinstance(operand, Address) else None
+def _once(match: Match) -> Match:
+    """In an unrolled loop, what has no copies is done once for several iterations."""
+    if match.fate != "same":
+        return match
+    words = "{n} merged: once for several iterations"
+    return Match("merged", match.before, match.after, words)
 
 
-def _place(ptx: Function, item: Item) -> tuple[str, int, int, str] | None:
-    """Return base, offset, block and guard; None if the base is written more than once."""
-    address = _address(item)
-    if address is None or not isinstance(address.base, Name):
-        return None
-    base = address.base.text
-    writes = sum(base in definitions(i) for i in ptx.instructions) if base[:1] == "%" else 1
-    if writes > 1:
-        return None
-    guard = _ptx(item).guard
-    shown = "" if guard is None else f"{'!' if guard.negated else ''}{guard.name}"
-    return base, address.offset, item.block, shown
+def _sized(before: tuple[Item, ...], after: tuple[Item, ...]) -> Match:
+    """Copies of the same width, or narrower ones of as many bytes in all."""
+    if {i.width for i in before} == {i.width for i in after}:
+        return _copies(before, after)
+    bytes_, more = (sum(i.size for i in side) for side in (before, after))
+    if bytes_ and more % bytes_ == 0 and max(i.size for i in after) < max(i.size for i in before):
+        words = f"{{n}} split: {_list(before)} into {len(after)} of {_list(after)}"
+        return Match("split", before, after, words)
+    return Match("unknown", before, after)
 
 
-def _runs(case: CategoryCounts, widths: dict[str, int]) -> Iterator[list[str]]:
-    """Return the runs of neighbouring accesses (of these widths) in the PTX, widths in order."""
-    groups: dict[tuple[str, int, str], list[tuple[int, str]]] = {}
-    for item in case.before:
-        place = _place(case.ptx, item)
-        if item.width in widths and place is not None:
-            base, offset, block, guard = place
-            groups.setdefault((base, block, guard), []).append((offset, item.width))
-    for members in groups.values():
-        members.sort()
-        run: list[str] = []
-        end: int | None = None
-        for offset, width in members:
-            if end is not None and offset != end:
-                yield run
-                run = []
-            run.append(width)
-            end = offset + _size(width)
-        yield run
+def _copies(before: tuple[Item, ...], after: tuple[Item, ...]) -> Match:
+    """As many of the same width, or more: copies of a loop's body, in it and behind it."""
+    if {i.category for i in before} != {i.category for i in after}:
+        words = f"{{n}} known to be {after[0].category}"
+        return Match("same", before, after, words)
+    inside, outside, more_inside, more_outside = (
+        sum((i.loop is not None) is looped for i in side)
+        for side in (before, after)
+        for looped in (True, False)
+    )
+    extra = more_outside - outside
+    if not inside or more_inside % inside or extra < 0 or extra % inside:
+        copied = not inside and more_outside >= outside
+        return Match("copied" if copied else "unknown", before, after, "{n} copied")
+    times, copies = more_inside // inside, extra // inside
+    if times == 0:
+        words = f"loop unrolled completely: {copies} copies"
+    elif times > 1:
+        rest = f", {copies} more copies outside it" if copies else ""
+        words = f"loop unrolled by {times}{rest}"
+    else:
+        words = f"loop peeled: {copies} more copies outside it"
+    return Match("copied", before, after, words)
+
+
+def _by_source(ours: list[Item], theirs: list[Item]) -> Match:
+    """The accesses of one source line, where the lines of the PTX are not known."""
+    before, after = tuple(ours), tuple(theirs)
+    if Counter(i.width for i in ours) == Counter(i.width for i in theirs):
+        return Match("same", before, after)
+    copies = _sized(before, after) if ours and theirs else None
+    if copies is not None and (copies.fate == "split" or ours[0].loop is not None):
+        return copies
+    return Match("unknown", before, after, NO_TABLE)
+
+
+def _added(item: Item, known: Mapping[int, Instruction], ptx: Function) -> Match:
+    """What a machine access without one in the PTX is."""
+    if item.category.startswith("local ") or item.line is None:
+        return Match("added", (), (item,), "registers spilled")
+    maker = known[item.line]
+    if not ptx.pos <= maker.pos <= ptx.end:
+        return Match("added", (), (item,), "{n} of the called functions")
+    return Match("added", (), (item,), f"{{n}} belong to what {maker.opcode} became")
+
+
+def _own_lanes(ptx: Function) -> bool:
+    """Whether the kernel does not ask for lanes itself."""
+    return not any("%laneid" in uses(i) for i in ptx.instructions)
+
+
+def _guard(item: Item) -> bool:
+    return item.instruction.guard is not None
+
+
+def _list(items: Iterable[Item]) -> str:
+    return " and ".join(dict.fromkeys(i.width for i in sorted(items, key=lambda i: i.size)))

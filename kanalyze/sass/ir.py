@@ -185,7 +185,8 @@ class SassInstruction:
     """One instruction: ``/*00f0*/ @!P6 LDG.E R3, desc[UR4][R10.64] ;``
 
     ``address`` is its byte offset in the function; ``pos`` its place in the listing. ``guard`` is
-    the predicate that switches single threads off (``@!P6``, ``@UP0``, ``@!PT``).
+    the predicate that switches single threads off (``@!P6``, ``@UP0``, ``@!PT``). ``ptx_line`` is
+    the line of the PTX that it was made of, where the line table tells it.
     """
 
     address: int
@@ -194,6 +195,7 @@ class SassInstruction:
     guard: Guard | None
     pos: Pos
     source: SassSource | None = None
+    ptx_line: int | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Reading SASS: the listing of ``nvdisasm -c``, with or without ``-gi``, or ``cuobjdump -sass``.
+"""Reading SASS: the listing of ``nvdisasm -c``, with or without ``-gi -gp``, or of
+``cuobjdump -sass``.
 
 The text is read line by line. One expression takes an instruction's line apart; operands are read
 once per distinct text. A line of code that cannot be read becomes a `SassOpaque` and a diagnostic;
@@ -56,6 +57,7 @@ class _ListingReader:
         self._chain: list[tuple[str, int]] = []
         self._awaited: tuple[str, int] | None = None
         self._source: SassSource | None = None
+        self._ptx_line: int | None = None
         self._name: str | None = None
         self._start = Pos(1, 1)
         self._begin(None, 1)
@@ -65,7 +67,7 @@ class _ListingReader:
         self._labels: dict[str, int] = {}
         self._pending: list[str] = []
         self._opaque: list[SassOpaque] = []
-        self._chain, self._awaited, self._source = [], None, None
+        self._chain, self._awaited, self._source, self._ptx_line = [], None, None, None
         self._name, self._start = name, Pos(number, 1)
 
     def _end(self) -> None:
@@ -112,7 +114,13 @@ class _ListingReader:
         self._place(address)
         self._instructions.append(
             SassInstruction(
-                address, match["opcode"], listed, guard, Pos(number, column), self._location()
+                address,
+                match["opcode"],
+                listed,
+                guard,
+                Pos(number, column),
+                self._location(),
+                self._ptx_line,
             )
         )
 
@@ -189,6 +197,9 @@ class _ListingReader:
 
     def _locate(self, match: re.Match[str]) -> None:
         here = (match["file"], int(match["line"]))
+        if here[0] == ".nv_debug_ptx_txt":
+            self._ptx_line = here[1]
+            return
         if self._awaited is None or here != self._awaited:
             self._chain = []
         self._chain.append(here)
@@ -215,7 +226,7 @@ def parse_sass(text: str) -> SassModule:
     """Read a listing of SASS.
 
     Args:
-        text: what ``nvdisasm -c``, ``nvdisasm -c -gi`` or ``cuobjdump -sass`` print.
+        text: what ``nvdisasm -c``, ``nvdisasm -c -gi -gp`` or ``cuobjdump -sass`` print.
 
     Lines that are no code, no label and no source line are passed over (directives, encodings).
     """

@@ -11,6 +11,7 @@ from kanalyze.ptx.memory import MemoryAccess, memory_access
 from kanalyze.symbolic import descriptors
 from kanalyze.symbolic.descriptors import TensorValue
 from kanalyze.symbolic.execution_predicates import execution_predicates
+from kanalyze.symbolic.linear import Sum, sum_of
 from kanalyze.symbolic.loops import SolvedLoops, solve
 from kanalyze.symbolic.registers import OperandRequest, follow
 from kanalyze.symbolic.value import Arrays, Value, ValuePool, unknown_reasons
@@ -60,6 +61,13 @@ class Addresses:
     solved: SolvedLoops
     map_copies: tuple[AccessValue, ...] = ()
     predicates: Mapping[int, Value] = field(default_factory=dict)
+
+    @property
+    def places(self) -> dict[ir.Pos, tuple[object, int]]:
+        """Where each access points: a base, equal where addresses differ by a number, and that."""
+        memo: dict[Value, Sum] = {}
+        sums = ((a.instruction.pos, sum_of(a.address, memo)) for a in self.accesses)
+        return {pos: (frozenset(total.terms), total.constant) for pos, total in sums}
 
 
 def find(cfg: Cfg, variables: Mapping[str, ir.Variable], arrays: Arrays | None = None) -> Addresses:

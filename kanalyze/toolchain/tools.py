@@ -198,16 +198,17 @@ def _elf_capability(cubin: bytes) -> int:
 
 
 def disassemble(cubin: bytes) -> str:
-    """Return the SASS of a cubin, with a comment of source line where it changes.
+    """Return the SASS of a cubin, with comments of source line and PTX line where they change.
 
-    Made by ``nvdisasm -c -gi``: the code sections alone, with ``//## File "…", line N`` comments
-    (and the chain of inlined calls) wherever the cubin has line information.
+    Made by ``nvdisasm -c -gi -gp``: the code sections alone, with ``//## File "…", line N``
+    comments (and the chain of inlined calls; ``.nv_debug_ptx_txt`` is the PTX) wherever the cubin
+    has line information.
 
     Raises:
         InputError: the bytes are not a cubin that nvdisasm can read.
         MissingToolError: there is no nvdisasm.
     """
-    return _of_cubin(find("nvdisasm"), ["-c", "-gi"], cubin)
+    return _of_cubin(find("nvdisasm"), ["-c", "-gi", "-gp"], cubin)
 
 
 def _of_cubin(tool: Path, flags: Sequence[str], cubin: bytes) -> str:

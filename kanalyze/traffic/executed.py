@@ -2,24 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
+from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch, summed
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.errors import Unknown
 from kanalyze.kernel.sources import SourceLines
+from kanalyze.models import banks
 from kanalyze.models import branches as model
+from kanalyze.models.warps import Counted
 from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import UnknownField
+from kanalyze.sass.explain import Match
 from kanalyze.sass.ir import SassInstruction
 from kanalyze.sass.memory import SassAccess
 from kanalyze.sass.memory import memory_access as sass_access
-from kanalyze.symbolic.accesses import AccessValue
+from kanalyze.symbolic.accesses import AccessValue, is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
+from kanalyze.traffic.totals import ideal_sectors
 
 Bytes = dict[str, dict[str, int | None]]
 _SPILLS = ("load", "store")
+
+# ---------------------------------------------------------------- accesses
+
+
+def executed_accesses(
+    transfers: Sequence[AccessTransactions], code: SassKernelLaunch, matches: Iterable[Match]
+) -> list[AccessTransactions]:
+    """The accesses of the PTX with the transactions of the machine instructions that they became.
+
+    Of several that became one, the first has what that costs, the others nothing. Copies of a
+    loop's body are executed as often as the PTX says.
+    """
+    index = {transfer.access.instruction.pos: i for i, transfer in enumerate(transfers)}
+    executed = list(transfers)
+    for match in matches:
+        places = sorted(
+            i for item in match.before if (i := index.get(item.instruction.pos)) is not None
+        )
+        words = match.text if match.fate not in ("same", "copied", "unknown") else None
+        for number, place in enumerate(places):
+            transfer = executed[place]
+            if transfer.access.row.space not in ("global", "shared") or is_bulk(
+                transfer.access.instruction, transfer.access.row
+            ):
+                continue
+            transfer = replace(transfer, fate=match.fate, machine=words)
+            counted = _counted(code, match, transfer, number == 0) if words is not None else None
+            if isinstance(counted, Unknown):
+                transfer = replace(transfer, counted=None, reason=counted.reason)
+            elif counted is not None:
+                ideal = _ideal(match, counted)
+                transfer = replace(transfer, counted=counted, reason=None, ideal=ideal)
+            executed[place] = transfer
+    return executed
+
+
+def _counted(
+    code: SassKernelLaunch, match: Match, transfer: AccessTransactions, first: bool
+) -> Counted | Unknown:
+    """What an access is counted as that became others; ``first``: of those that became one."""
+    if match.fate == "aggregated":
+        if transfer.counted is None:
+            return Unknown(transfer.reason or "not known")
+        requests = transfer.counted.requests  # one lane, one sector
+        return Counted(requests, requests, requests, {1: requests})
+    parts = []
+    for item in match.after if first else ():
+        assert isinstance(item.instruction, SassInstruction)
+        part = code.counted(item.instruction.address)
+        if isinstance(part, Unknown):
+            return part
+        parts.append(part)
+    return summed(parts)
+
+
+def _ideal(match: Match, counted: Counted) -> int:
+    """What the lanes of the machine instructions would cost if they lay contiguously."""
+    sizes = [item.size for item in match.after]
+    if not sizes or not counted.requests:
+        return 0
+    first = match.after[0]
+    if first.category.startswith("shared"):
+        kind = first.category.split()[1]
+        return min(counted.transactions, counted.requests * banks.ideal(kind, max(sizes), None))
+    return ideal_sectors(counted, max(sizes))
+
 
 # ---------------------------------------------------------------- bytes
 

@@ -15,7 +15,7 @@ def access_counts(
     rows = []
     unknown = []
     described = totals.description.kernel.accesses
-    for index, (transfer, access) in enumerate(zip(totals.transactions, described, strict=True)):
+    for index, (transfer, access) in enumerate(zip(totals.executed, described, strict=True)):
         counted = transfer.counted
         if transfer.reason is not None:
             unknown.append(UnknownField(f"accesses[{index}].requests", transfer.reason))
@@ -37,6 +37,8 @@ def access_counts(
                 ideal_cost=ideal(transfer) if counted else None,
                 worst=max(counted.by_transactions, default=0) if counted else None,
                 reason=transfer.reason,
+                fate=transfer.fate,
+                machine=transfer.machine,
                 loop_depth=access.loop_depth,
                 stage=access.stage,
                 source=access.source,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -32,6 +32,7 @@ _COUNTERS = {
     ("global", "atomic"): "global_atomic",
     ("global", "reduction"): "global_reduction",
 }
+_NONE = Counted(0, 0, 0, {})
 _BULK = {
     "bulk_load": "bulk_load",
     "bulk_store": "bulk_store",
@@ -56,15 +57,25 @@ class LaunchTotals:
         description: the kernel.
         launched: the kernel with its launch.
         unread: why sums over the kernel cannot be told, where a part of it could not be read.
+        executed: the accesses as the machine code executes them, where it is known.
+
+    ``transactions`` are those of the PTX.
     """
 
-    def __init__(self, description: Description, launched: KernelLaunch, unread: str | None):
+    def __init__(
+        self,
+        description: Description,
+        launched: KernelLaunch,
+        unread: str | None,
+        executed: Sequence[AccessTransactions] = (),
+    ):
         self.description = description
         self.launched = launched
         self.unread = unread
         self.transactions = [
             launched.transactions(access) for access in description.addresses.accesses
         ]
+        self.executed = executed or self.transactions
         code = [i for block in description.cfg.blocks for i in block.instructions]
         self.read = {name for instruction in code for name in table.uses(instruction)}
         self.definitions: dict[str, list[ir.Instruction]] = defaultdict(list)
@@ -81,7 +92,7 @@ class LaunchTotals:
             groups[name] = []
         shared: dict[str, list[AccessTransactions]] = {"shared_load": [], "shared_store": []}
         bulk: dict[str, list[AccessTransactions]] = {name: [] for name in _BULK.values()}
-        for transfer in self.transactions:
+        for transfer in self.executed:
             row = transfer.access.row
             if is_bulk(transfer.access.instruction, row):
                 bulk[_BULK[row.kind]].append(transfer)
@@ -118,25 +129,15 @@ class LaunchTotals:
             ],
         )
 
-    def _of_operation(self, operation: str) -> list[tuple[AccessTransactions, str | None]]:
-        """The accesses of an operation on global memory, with the pointers they go through."""
-        rows = self.description.kernel.accesses
-        return [
-            (transfer, row.pointer)
-            for transfer, row in zip(self.transactions, rows, strict=True)
-            if _COUNTERS.get((transfer.access.row.space, self._kind(transfer)))
-            == f"global_{operation}"
-        ]
-
-    def widths(self, operation: str) -> Counter[int | None]:
-        """How many instructions of an operation on global memory there are, by bytes a thread."""
-        accesses = self._of_operation(operation)
-        return Counter(transfer.access.row.bytes_per_thread for transfer, _ in accesses)
-
-    def may_merge(self, operation: str) -> bool:
-        """Whether two accesses of one block go through one pointer, or through an unknown one."""
-        places = [(t.access.block, pointer) for t, pointer in self._of_operation(operation)]
-        return len(set(places)) < len(places) or any(pointer is None for _, pointer in places)
+    def unmatched(self, counter: str) -> bool:
+        """Whether it is not known what became of an access that a counter is of."""
+        place, kind, _ = counter.split("_")
+        return any(
+            each.fate in (None, "unknown")
+            for each in self.executed
+            if (f"{each.access.row.space}_{self._kind(each)}" == f"{place}_{kind}")
+            or _COUNTERS.get((each.access.row.space, self._kind(each))) == f"{place}_{kind}"
+        )
 
     def _kind(self, transfer: AccessTransactions) -> str:
         """A relaxed atomic whose result nobody reads: the assembler makes it a reduction."""
@@ -257,7 +258,8 @@ class LaunchTotals:
             for kind in kinds.get(row.kind, ("read",)):
                 by_pointer.setdefault(pointer, {"read": [], "write": []})[kind].append(index)
         rows = []
-        for pointer, kinds_of in by_pointer.items():
+        for pointer, every in by_pointer.items():
+            kinds_of = {kind: self._asking(indices) for kind, indices in every.items()}
             reasons: list[str] = []
             amounts = {kind: self._distinct(indices, reasons) for kind, indices in kinds_of.items()}
             sharing = {
@@ -290,6 +292,11 @@ class LaunchTotals:
                 reason = next(row.reason for row in rows if row.reason is not None)
                 unknown.append(UnknownField(f"compulsory.{kind}_bytes", reason or "not known"))
         return doc.Compulsory(totals["read"], totals["write"], tuple(rows)), unknown
+
+    def _asking(self, indices: list[int]) -> list[int]:
+        """Those of some accesses of which the machine code makes requests."""
+        made = [(i, self.executed[i]) for i in indices]
+        return [i for i, each in made if each.machine is None or each.counted != _NONE]
 
     def _distinct(self, indices: list[int], reasons: list[str]) -> int | None:
         """Bytes of the distinct sectors that some accesses of one pointer touch."""
