@@ -49,7 +49,7 @@ class AccessTransactions:
     ``counted.transactions`` are sectors of global accesses, bank wavefronts of shared ones. Of bulk
     copies, ``ideal`` is the sectors of as many contiguous bytes, ``moved`` the bytes of one copy.
     ``fate`` is what the assembler made of it (`kanalyze.sass.explain.Match`), None: not known;
-    ``machine`` that in words, where other numbers than those of the PTX are counted.
+    ``machine`` that in words, where it is not the same.
     """
 
     access: AccessValue

@@ -289,9 +289,9 @@ class SassKernelLaunch:
 
     def counted(self, address: int) -> Counted | Unknown:
         """The transactions of the access at an address: sectors, or bank wavefronts."""
-        counts = self._by_address[address]
-        if counts.active is None:
-            return Unknown(counts.reason or "an address is not known")
+        counts = self._by_address.get(address)
+        if counts is None or counts.active is None:
+            return Unknown((counts and counts.reason) or "an access that is not counted")
         if not counts.active:
             return Counted(0, 0, 0, {})
         answer = self._answers[address]

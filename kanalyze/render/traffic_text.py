@@ -166,6 +166,8 @@ class _TrafficReport:
     def _totals(self) -> None:
         self.page.blank()
         totals = self.traffic.access_totals
+        fates = [a.fate for a in self.traffic.accesses if a.space in ("global", "shared")]
+        alone = [] if any(fates) or not fates else [(", of the PTX alone", "warn")]
         lines: list[tuple[list[str], list[Segment]]] = []
         for total in totals:
             label = _LABELS[total.name]
@@ -173,7 +175,7 @@ class _TrafficReport:
                 continue
             if total.requests == 0 == total.cost and label not in ("loads", "stores"):
                 continue
-            text: list[Segment] = [(label, "memory")]
+            text: list[Segment] = [(label, "memory"), *alone]
             if total.requests is None:
                 self.said.add(f"counters.{total.name}_requests")
             if total.cost is None:
@@ -190,7 +192,7 @@ class _TrafficReport:
         lines = []
         for total in totals:
             if total.name.startswith("shared_"):
-                text = [(_LABELS[total.name], "memory")]
+                text = [(_LABELS[total.name], "memory"), *alone]
                 if total.cost is None:
                     text += [(": ", ""), self.unknown(f"counters.{total.name}_wavefronts")]
                 text += _no_ideal(total)

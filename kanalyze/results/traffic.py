@@ -72,8 +72,8 @@ class AccessCounts(PipelineCost):
     all of them; ``worst`` is the greatest cost of one request. ``pattern`` is how the lanes of the
     block's first warp lie. ``fate`` is what became of it in the machine code ("same", "copied",
     "moved", "merged", "aggregated", "split", "dropped", "unknown"; None: the numbers are those of
-    the PTX alone), ``machine`` that in words where the numbers are not the PTX's: of several that
-    became one access the first has its cost, the others none. ``source_text`` is the source line,
+    the PTX alone), ``machine`` that in words where it is not the same: of several that became one
+    access the first has its cost, the others none. ``source_text`` is the source line,
     where it can be read.
     """
 

@@ -24,7 +24,7 @@ Places = Mapping[Pos, tuple[object, int]]
 TENSOR = "tensor"  # machine instructions of ``wgmma`` have other lines
 NO_TABLE = "the machine code has no line table of this PTX (-lineinfo)"
 _DROPPED = "{n} dropped: nothing reads their result"
-_UNREACHED = "{n} dropped: they are never reached"
+_UNREACHED = "{n} dropped: they are never executed"
 _PROMOTED = "{n} kept in registers"
 
 
@@ -118,7 +118,8 @@ def match(
     for side, items in enumerate((before, after)):
         for item in items:
             exact = fits and item.category != TENSOR
-            place = (item.line if exact else item.source, item.category)
+            line = item.source if item.category != TENSOR else None
+            place = (item.line if exact else line, item.category)
             if exact and side and place not in by_line and not item.category.startswith("local "):
                 place = next((other for other in by_line if other[0] == item.line), place)
             (by_line if exact else by_source)[place][side].append(item)
@@ -126,7 +127,7 @@ def match(
     own = _own_lanes(ptx)
     hosts = [pair for pair in by_line.values() if all(pair)]
     joined: dict[int, list[Item]] = defaultdict(list)
-    dead = _dead(ptx)
+    dead = _dead(ptx, {i.instruction.pos for i in before if i.category != TENSOR} - places.keys())
     spilled = any(item.category.startswith("local ") for item in after)
     for ours, theirs in by_line.values():
         if not ours:
@@ -141,7 +142,7 @@ def match(
                     fate = "dropped" if why else "unknown"
                     matches.append(Match(fate, (item,), (), why))
     paired = [_pair(ours, theirs, joined[id(ours)], places, own) for ours, theirs in hosts]
-    unrolled = {m.before[0].loop for m in paired if m.fate == "copied" and m.words}
+    unrolled = {m.before[0].loop for m in paired if m.fate == "copied"} - {None}
     return (
         *matches,
         *(_once(each) if each.before[0].loop in unrolled else each for each in paired),
@@ -187,10 +188,10 @@ _EFFECTS = frozenset(
 )  # fmt: skip
 
 
-def _dead(ptx: Function) -> set[Pos]:
-    """Loads whose result goes nowhere: nothing reads it, or only what goes nowhere itself."""
+def _dead(ptx: Function, never: set[Pos]) -> set[Pos]:
+    """What goes nowhere: nothing reads it, or what does goes nowhere or is ``never`` executed."""
     code = list(ptx.instructions)
-    dead: set[Pos] = set()
+    dead = set(never)
     while True:
         live = [i for i in code if i.pos not in dead]
         read = Counter(name for i in live for name in set(uses(i)) - set(definitions(i)))
@@ -257,10 +258,10 @@ def _pair(
 
 
 def _once(match: Match) -> Match:
-    """In an unrolled loop, what has no copies is done once for several iterations."""
+    """What has no copies, though the loop around it was unrolled."""
     if match.fate != "same":
         return match
-    words = "{n} merged: once for several iterations"
+    words = "{n} merged: not made in every iteration"
     return Match("merged", match.before, match.after, words)
 
 
@@ -269,6 +270,8 @@ def _sized(before: tuple[Item, ...], after: tuple[Item, ...]) -> Match:
     if {i.width for i in before} == {i.width for i in after}:
         return _copies(before, after)
     bytes_, more = (sum(i.size for i in side) for side in (before, after))
+    if len(before) == len(after) == 1 and more < bytes_:
+        return Match("split", before, after, f"{{n}} narrowed from {bytes_} B to {more} B")
     if bytes_ and more % bytes_ == 0 and max(i.size for i in after) < max(i.size for i in before):
         words = f"{{n}} split: {_list(before)} into {len(after)} of {_list(after)}"
         return Match("split", before, after, words)
@@ -305,9 +308,9 @@ def _by_source(ours: list[Item], theirs: list[Item]) -> Match:
     before, after = tuple(ours), tuple(theirs)
     if Counter(i.width for i in ours) == Counter(i.width for i in theirs):
         return Match("same", before, after)
-    copies = _sized(before, after) if ours and theirs else None
-    if copies is not None and (copies.fate == "split" or ours[0].loop is not None):
-        return copies
+    sized = _sized(before, after) if ours and theirs else None
+    if sized is not None and (ours[0].category == TENSOR or ours[0].loop is not None):
+        return sized
     return Match("unknown", before, after, NO_TABLE)
 
 

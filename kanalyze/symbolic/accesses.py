@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
 from kanalyze.ptx.memory import MemoryAccess, memory_access
@@ -14,12 +16,13 @@ from kanalyze.symbolic.execution_predicates import execution_predicates
 from kanalyze.symbolic.linear import Sum, sum_of
 from kanalyze.symbolic.loops import SolvedLoops, solve
 from kanalyze.symbolic.registers import OperandRequest, follow
-from kanalyze.symbolic.value import Arrays, Value, ValuePool, unknown_reasons
+from kanalyze.symbolic.value import Arrays, Value, ValuePool, evaluate, unknown_reasons
 
 NOT_ACCESSES = ("param",)
 """Spaces that are left out: reading a parameter is no memory access of the kernel's author."""
 
 
+_MOST_THREADS = 1024  # of a block
 _MAP_COPY = MemoryAccess("global", "atomic", 4, 1, 32, None)
 
 
@@ -64,9 +67,13 @@ class Addresses:
 
     @property
     def places(self) -> dict[ir.Pos, tuple[object, int]]:
-        """Where each access points: a base, equal where addresses differ by a number, and that."""
+        """Where each access points: a base, equal where addresses differ by a number, and that.
+
+        Accesses whose condition holds for no ``%tid.x`` are left out.
+        """
         memo: dict[Value, Sum] = {}
-        sums = ((a.instruction.pos, sum_of(a.address, memo)) for a in self.accesses)
+        made = [a for a in self.accesses if a.condition is None or _may_hold(a.condition)]
+        sums = ((a.instruction.pos, sum_of(a.address, memo)) for a in made)
         return {pos: (frozenset(total.terms), total.constant) for pos, total in sums}
 
 
@@ -143,6 +150,14 @@ def is_bulk(instruction: ir.Instruction, row: MemoryAccess) -> bool:
     """Whether an access is a bulk copy, or reduction, between global and shared memory."""
     bulk = instruction.base == "cp" and "bulk" in instruction.parts
     return bulk and row.space == "global" and row.kind != "prefetch"
+
+
+def _may_hold(condition: Value) -> bool:
+    try:
+        (held,) = evaluate([condition], {"tid.x": np.arange(_MOST_THREADS)}, {})
+    except KeyError:  # it depends on something else
+        return True
+    return bool(held.any())
 
 
 def nonzero(pool: ValuePool, value: Value) -> Value:

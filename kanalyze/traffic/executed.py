@@ -43,15 +43,15 @@ def executed_accesses(
         places = sorted(
             i for item in match.before if (i := index.get(item.instruction.pos)) is not None
         )
-        words = match.text if match.fate not in ("same", "copied", "unknown") else None
+        alike = match.fate in ("same", "copied")
+        words = None if alike else match.text or "not found in the machine code"
         for number, place in enumerate(places):
-            transfer = executed[place]
-            if transfer.access.row.space not in ("global", "shared") or is_bulk(
-                transfer.access.instruction, transfer.access.row
-            ):
-                continue
-            transfer = replace(transfer, fate=match.fate, machine=words)
-            counted = _counted(code, match, transfer, number == 0) if words is not None else None
+            row, instruction = transfers[place].access.row, transfers[place].access.instruction
+            ruled = row.space in ("global", "shared") and not is_bulk(instruction, row)
+            transfer = replace(transfers[place], fate=match.fate, machine=words)
+            counted = None
+            if ruled and not alike and match.fate != "unknown":
+                counted = _counted(code, match, transfer, number == 0)
             if isinstance(counted, Unknown):
                 transfer = replace(transfer, counted=None, reason=counted.reason)
             elif counted is not None:

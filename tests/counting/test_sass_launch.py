@@ -176,11 +176,12 @@ def of_bundled(number: int, arch: str) -> tuple[SassKernelLaunch, KernelLaunch, 
     (entry,) = ptx.entries
     variables = {v.name: v for v in ptx.variables}
     cfg = ptx_cfg.build(entry)
-    above = KernelLaunch(cfg, accesses.find(cfg, variables), variables, launch)
+    found = accesses.find(cfg, variables)
+    above = KernelLaunch(cfg, found, variables, launch)
     module = parse_sass(tools.disassemble(compiled.cubin))
     (function,) = module.functions
     below = SassKernelLaunch(build(function), module, entry.parameters, launch)
-    return below, above, compare(entry, function)
+    return below, above, compare(entry, function, found.places)
 
 
 bundled = pytest.mark.parametrize("arch", ARCHS)

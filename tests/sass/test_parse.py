@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kanalyze.frontend.compile import Compiled, compile_kernel
+from kanalyze.ptx import cfg as ptx_cfg
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass.cfg import build
 from kanalyze.sass.crosscheck import compare
@@ -32,6 +33,7 @@ from kanalyze.sass.memory import memory_access
 from kanalyze.sass.parse import parse_sass
 from kanalyze.sass.registers import definitions, uses
 from kanalyze.sass.table import TABLE, branch_targets
+from kanalyze.symbolic.accesses import find
 from kanalyze.toolchain import tools
 
 pytestmark = pytest.mark.slow("compiles every bundled kernel")
@@ -130,7 +132,8 @@ def test_graph(kernel: str, arch: str) -> None:
 def test_ptx_and_sass_agree_or_it_is_known_why(kernel: str, arch: str) -> None:
     entry = parse_ptx(compiled(kernel, arch).ptx).entries[0]
     text = listing(kernel, arch)
-    rows = compare(entry, parse_sass(text).functions[0])
+    places = find(ptx_cfg.build(entry), {}).places
+    rows = compare(entry, parse_sass(text).functions[0], places)
     assert rows
     assert [row for row in rows if not row.explained] == []
     counted = sum(row.sass + row.dummies for row in rows if row.category != "tensor")
