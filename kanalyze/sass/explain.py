@@ -23,8 +23,9 @@ Places = Mapping[Pos, tuple[object, int]]
 """Where accesses of the PTX point, by their position: a base, and bytes from it."""
 TENSOR = "tensor"  # machine instructions of ``wgmma`` have other lines
 NO_TABLE = "the machine code has no line table of this PTX (-lineinfo)"
-_DROPPED = "{n} dropped: nothing reads their result"
-_UNREACHED = "{n} dropped: they are never executed"
+_DROPPED = "{n} dropped: nothing reads the result"
+_UNREACHED = "{n} dropped: never executed"
+_EQUAL = "{n} merged: the same address as another"
 _PROMOTED = "{n} kept in registers"
 
 
@@ -87,7 +88,7 @@ class Match:
     @property
     def number(self) -> int:
         """How many accesses of the PTX the words are about."""
-        return len(self.before) - self.words.endswith("others") or len(self.after)
+        return len(self.before) - (self.words == _EQUAL) or len(self.after)
 
 
 def match(
@@ -142,11 +143,11 @@ def match(
                     fate = "dropped" if why else "unknown"
                     matches.append(Match(fate, (item,), (), why))
     paired = [_pair(ours, theirs, joined[id(ours)], places, own) for ours, theirs in hosts]
-    unrolled = {m.before[0].loop for m in paired if m.fate == "copied"} - {None}
-    return (
-        *matches,
-        *(_once(each) if each.before[0].loop in unrolled else each for each in paired),
-    )
+    most: dict[int | None, int] = defaultdict(int)
+    for each in paired:
+        if each.fate == "copied":
+            most[each.before[0].loop] = max(most[each.before[0].loop], len(each.after))
+    return (*matches, *(_once(each, most[each.before[0].loop]) for each in paired))
 
 
 def reasons(matches: Iterable[Match]) -> dict[Key, str | None]:
@@ -236,8 +237,7 @@ def _pair(
     first = ours[0]
     if joined:
         equal = len({places[i.instruction.pos] for i in before}) == 1
-        verb = "load from" if first.category.endswith("load") else "access"
-        words = f"{{n}} merged: they {verb} the same address as others"
+        words = _EQUAL
         if not equal or sizes != {wider}:
             words = f"{{n}} merged: neighbours of {_list(before)} became {_list(after)}"
         return Match("merged", before, after, words)
@@ -257,9 +257,11 @@ def _pair(
     return _sized(before, after)
 
 
-def _once(match: Match) -> Match:
-    """What has no copies, though the loop around it was unrolled."""
-    if match.fate != "same":
+def _once(match: Match, copies: int) -> Match:
+    """What has fewer copies than others of the loop around it was made for several iterations."""
+    if match.fate not in ("same", "copied") or match.before[0].loop is None:
+        return match
+    if len(match.after) >= copies or len(match.before) > 1:
         return match
     words = "{n} merged: not made in every iteration"
     return Match("merged", match.before, match.after, words)

@@ -11,8 +11,8 @@ from kanalyze.results.traffic import AccessCounts, AccessTotal, access_totals
 LOAD = AccessCounts(
     unit="sectors", requests=8, cost=64, ideal_cost=32, line=1, opcode="ld.global.b32",
     space="global", kind="load", pointer="x", address=None, condition=None, pattern=None,
-    bytes_per_thread=4, threads=256, worst=8, reason=None, fate="same", machine=None, loop_depth=0, stage=None, source=None,
-    source_text=None,
+    bytes_per_thread=4, threads=256, worst=8, reason=None, fate="same", machine=None, loop_depth=0,
+    stage=None, source=None, source_text=None,
 )  # fmt: skip
 SHARED = replace(LOAD, space="shared", unit="wavefronts", cost=16, ideal_cost=8)
 
