@@ -44,8 +44,10 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
         wavefronts = code.shared_load_wavefronts if kind == "load" else code.shared_store_wavefronts
         executed[f"shared_{kind}_wavefronts"] = wavefronts
     for operation in _OPERATIONS:
-        executed[f"global_{operation}_requests"] = code.requests(operation)
-        executed[f"global_{operation}_sectors"] = code.sectors(operation)
+        name, requests = f"global_{operation}_requests", code.requests(operation)
+        told = requests.value is not None or totals.unmatched(name)
+        if told and requests.value != values[name]:
+            executed |= {name: requests, f"global_{operation}_sectors": code.sectors(operation)}
     assumptions: list[str] = []
     for name, total in executed.items():
         field = f"counters.{name}"
