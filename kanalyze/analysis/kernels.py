@@ -131,8 +131,8 @@ def _report(
         subject.module, function, subject.file, arguments, resources, subject.notes + warnings,
         options.sources, options.listing, launch,
     )  # fmt: skip
-    places = description.addresses.places
-    kernel, no_sass = assembled.with_sass(description.kernel, function, options.sass, places)
+    followed, places = description.cfg.function, description.addresses.places
+    kernel, no_sass = assembled.with_sass(description.kernel, followed, options.sass, places)
 
     def with_estimate() -> Facts:  # imported where it is needed: it reads the table of GPUs
         from kanalyze.analysis.launch import facts_of

@@ -109,7 +109,7 @@ def match(
     """
     known = {i.pos.line: i for i in ptx.instructions}
     for function in module.functions if module is not None else ():
-        known |= {i.pos.line: i for i in function.instructions}
+        known = {i.pos.line: i for i in function.instructions} | known
     plain = [item for item in after if item.category.partition(" ")[0] not in ("local", TENSOR)]
     of_lines = {item.line for item in before}
     fits = all(item.line in known for item in plain) and (
@@ -125,14 +125,15 @@ def match(
                 place = next((other for other in by_line if other[0] == item.line), place)
             (by_line if exact else by_source)[place][side].append(item)
     matches = [_by_source(*pair) for pair in by_source.values()]
-    own = _own_lanes(ptx)
+    own = {i.pos.line for i in ptx.instructions}
+    lanes = any("%laneid" in uses(i) for i in ptx.instructions)
     hosts = [pair for pair in by_line.values() if all(pair)]
     joined: dict[int, list[Item]] = defaultdict(list)
     dead = _dead(ptx, {i.instruction.pos for i in before if i.category != TENSOR} - places.keys())
     spilled = any(item.category.startswith("local ") for item in after)
     for ours, theirs in by_line.values():
         if not ours:
-            matches += [_added(item, known, ptx) for item in theirs]
+            matches += [_added(item, known, own) for item in theirs]
         elif not theirs:
             for item in ours:
                 why = _gone(item, dead, places, spilled)
@@ -142,7 +143,7 @@ def match(
                 else:
                     fate = "dropped" if why else "unknown"
                     matches.append(Match(fate, (item,), (), why))
-    paired = [_pair(ours, theirs, joined[id(ours)], places, own) for ours, theirs in hosts]
+    paired = [_pair(ours, theirs, joined[id(ours)], places, lanes) for ours, theirs in hosts]
     most: dict[int | None, int] = defaultdict(int)
     for each in paired:
         if each.fate == "copied":
@@ -229,7 +230,7 @@ def _host(
 
 
 def _pair(
-    ours: list[Item], theirs: list[Item], joined: list[Item], places: Places, own: bool
+    ours: list[Item], theirs: list[Item], joined: list[Item], places: Places, lanes: bool
 ) -> Match:
     """What the accesses of one line, and those that ``joined`` them, became."""
     before, after = (*ours, *joined), tuple(theirs)
@@ -250,7 +251,12 @@ def _pair(
         one, two = (i.loop is not None for i in (first, after[0]))
         if one and not two:
             return Match("moved", before, after, "{n} moved out of the loop")
-        if first.category.endswith("atomic") and own and _guard(after[0]) and not _guard(first):
+        if (
+            first.category.endswith("atomic")
+            and not lanes
+            and _guard(after[0])
+            and not _guard(first)
+        ):
             words = "{n} aggregated: one lane of a warp makes it for all"
             return Match("aggregated", before, after, words)
         return Match("same", before, after)
@@ -282,6 +288,8 @@ def _sized(before: tuple[Item, ...], after: tuple[Item, ...]) -> Match:
 
 def _copies(before: tuple[Item, ...], after: tuple[Item, ...]) -> Match:
     """As many of the same width, or more: copies of a loop's body, in it and behind it."""
+    if len(after) < len(before) and all(i.instruction.pos.calls for i in before):
+        return Match("same", before, after, f"one function is called from {len(before)} places")
     if {i.category for i in before} != {i.category for i in after}:
         words = f"{{n}} known to be {after[0].category}"
         return Match("same", before, after, words)
@@ -316,19 +324,13 @@ def _by_source(ours: list[Item], theirs: list[Item]) -> Match:
     return Match("unknown", before, after, NO_TABLE)
 
 
-def _added(item: Item, known: Mapping[int, Instruction], ptx: Function) -> Match:
+def _added(item: Item, known: Mapping[int, Instruction], own: set[int]) -> Match:
     """What a machine access without one in the PTX is."""
     if item.category.startswith("local ") or item.line is None:
         return Match("added", (), (item,), "registers spilled")
-    maker = known[item.line]
-    if not ptx.pos <= maker.pos <= ptx.end:
+    if item.line not in own:
         return Match("added", (), (item,), "{n} of the called functions")
-    return Match("added", (), (item,), f"{{n}} belong to what {maker.opcode} became")
-
-
-def _own_lanes(ptx: Function) -> bool:
-    """Whether the kernel does not ask for lanes itself."""
-    return not any("%laneid" in uses(i) for i in ptx.instructions)
+    return Match("added", (), (item,), f"{{n}} belong to what {known[item.line].opcode} became")
 
 
 def _guard(item: Item) -> bool:
