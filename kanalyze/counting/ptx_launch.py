@@ -459,7 +459,7 @@ def rule_of(access: AccessValue) -> CountingRule | None:
     if row.space == "global":
         if row.kind in ("load", "store", "async_copy"):
             return coalescing.SECTORS
-        return coalescing.SERIALIZATION if row.kind in ("atomic", "reduction") else None
+        return coalescing.of_atomics(row.kind)
     if row.space == "shared" and row.kind in ("load", "store"):
         base = access.instruction.base
         if base in ("ldmatrix", "stmatrix"):

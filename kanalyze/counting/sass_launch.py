@@ -362,8 +362,7 @@ def _request(instruction: SassInstruction, access: SassAccess) -> OperandRequest
 
 def _rule(access: SassAccess) -> CountingRule:
     if access.space == "global":
-        atomic = access.kind in ("atomic", "reduction")
-        return coalescing.SERIALIZATION if atomic else coalescing.SECTORS
+        return coalescing.of_atomics(access.kind) or coalescing.SECTORS
     kind = "load" if access.kind.endswith("load") else "store"
     if access.kind.startswith("matrix"):
         return banks.rule(kind, banks.MATRIX_ROW, access.vector)
