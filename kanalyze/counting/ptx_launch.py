@@ -277,7 +277,7 @@ class KernelLaunch:
         grid, within = self._grid(access.block)
         condition = both(within, self._condition(grid, access))
         most: tuple[int, Value | None] = (0, None)
-        for widened in _widened(access.address):
+        for widened in widened_parts(access.address):
             offset, signed = grid.value(widened.args[0]), widened.op == "sext"
             limit = 1 << (31 if signed else 32)
             if offset.high < limit and (offset.low >= -limit or not signed):
@@ -432,7 +432,7 @@ def summed(counts: Sequence[Counted]) -> Counted:
     )
 
 
-def _widened(address: Value) -> Iterator[Value]:
+def widened_parts(address: Value) -> Iterator[Value]:
     """The 32-bit values that are widened and added up to an address, as they are or scaled."""
     pending = [address]
     while pending:

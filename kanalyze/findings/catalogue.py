@@ -21,7 +21,7 @@ _KERNEL, _LAUNCH, _PROFILE = ("ptx", "traffic"), ("traffic",), ("decode",)
 RULES: dict[str, tuple[str, ...]] = {
     "launch-mismatch": _LAUNCH,
     "tensor-map": _KERNEL,
-    "offset-wraps": _LAUNCH,
+    "offset-wraps": _KERNEL,
     "half-masked-block": _KERNEL,
     "narrow-access": _KERNEL,
     "uncoalesced-access": _KERNEL,

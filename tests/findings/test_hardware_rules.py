@@ -136,3 +136,45 @@ def test_a_tile_in_shared_memory_begins_at_a_multiple_of_128(
     for finding in findings:
         assert finding.severity == "error"
         assert f"a multiple of {multiple} bytes" in finding.message
+
+
+PRODUCT = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry rows(.param .u64 x, .param .u64 index, .param .u32 stride)
+.reqntid 32
+{{
+  .reg .b32 %r<9>; .reg .b64 %rd<9>;
+  ld.param.u64 %rd1, [x];
+  ld.param.u64 %rd2, [index];
+  ld.param.u32 %r1, [stride];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %tid.x;
+  {row}
+  add.s32 %r5, %r4, %r3;
+  mul.wide.{type} %rd3, %r5, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  st.global.u32 [%rd4], %r3;
+  ret;
+}}
+"""
+LOADED = "ld.global.nc.u32 %r6, [%rd2]; shl.b32 %r4, %r6, 12;"
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "limit"),
+    [
+        ("mul.lo.s32 %r4, %r2, %r1;", "s32", "ctaid.x * stride ≥ 2,147,483,648"),
+        ("mul.lo.u32 %r4, %r2, %r1;", "u32", "ctaid.x * stride ≥ 4,294,967,296"),
+        ("shl.b32 %r6, %r2, 6; mul.lo.s32 %r4, %r6, %r1;", "s32", "ctaid.x * stride ≥ 33,554,432"),
+        (LOADED, "s32", "index[…] ≥ 524,288"),  # 2^31 / 4,096
+        ("shl.b32 %r4, %r2, 10;", "s32", None),  # blocks alone: as many as there are elements
+        ("mul.lo.s32 %r4, %r3, %r1;", "s32", None),  # threads of a block are few
+    ],
+)
+def test_sizes_from_which_an_offset_wraps_around(row: str, kind: str, limit: str | None) -> None:
+    findings = [f for f in found(PRODUCT.format(row=row, type=kind)) if f.id == "offset-wraps"]
+    assert [(f.severity, f.numbers["limits"]) for f in findings] == [("info", [limit])] * bool(
+        limit
+    )

@@ -14,7 +14,8 @@ How it is detected
 ------------------
 Addresses are evaluated for the launch with the widths of the PTX. Where an intermediate value that
 goes into an address does not fit its 32 bits, the lanes that take part are counted, over all
-accesses of one statement.
+accesses of one statement. Without a launch, or where a factor is loaded and not assumed, it is an
+info that says from which product of arguments, block indices and loaded numbers on it happens.
 
 How it is proven
 ----------------
@@ -36,16 +37,80 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kanalyze.counting.ptx_launch import widened_parts
+from kanalyze.findings import access_groups
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
+from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding
 from kanalyze.results.traffic import AccessCounts
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.symbolic.value import leaves
+from kanalyze.symbolic.value import Value, leaves
 
 _ID = "offset-wraps"
+_CAST = "compute it in 64 bits, e.g. tl.program_id(0).to(tl.int64), or (size_t) in C++"
 _LOADED = "cast the loaded index to 64 bits before it is multiplied, e.g. tl.load(…).to(tl.int64)"
+
+
+def check_kernel(facts: Facts) -> Iterator[Finding]:
+    """From which sizes on an offset wraps around, where the launch does not say."""
+    limits: dict[str, list[doc.Access]] = {}
+    sizes = {access_groups.author_name(facts, p.name) for p in facts.function.parameters}
+    loaded = False
+    for access, row in facts.accesses():
+        if row.space != "global" or (facts.launch is not None and not access.reasons):
+            continue
+        for part in widened_parts(access.address):
+            limit = 1 << (31 if part.op == "sext" else 32)
+            for names, factor in _products(facts, part.args[0]).items():
+                data = any("[" in name for name in names)
+                if (data and factor > 1) or (len(names) > 1 and (data or sizes & {*names})):
+                    loaded |= data
+                    text = f"{' * '.join(names)} ≥ {-(-limit // factor):,}"
+                    limits.setdefault(text, []).append(row)
+    if not limits:
+        return
+    rows = next(iter(limits.values()))
+    pointers = dict.fromkeys(r.pointer for some in limits.values() for r in some if r.pointer)
+    yield Finding(
+        _ID, "info", rows[0].line,
+        f"offsets through {', '.join(pointers)} are computed in 32 bits, and wrap around if "
+        f"{' or '.join(limits)}",
+        f"where sizes may be so large: {_LOADED if loaded else _CAST}",
+        rows[0].source, {"limits": list(limits)},
+        unproven="the launch would have to say the sizes"
+        + (", --assume what is loaded" if loaded else ""),
+    )  # fmt: skip
+
+
+def _products(facts: Facts, value: Value) -> dict[tuple[str, ...], int]:
+    """What of a 32-bit offset grows with sizes: factors to the number that they are times.
+
+    Bounded parts (thread indices, remainders) are left out; an argument that is known is a number.
+    """
+    if value.constant is not None:
+        return {(): value.constant} if value.constant > 0 else {}
+    if value.op == "param":
+        name = access_groups.author_name(facts, value.payload[0])
+        number = access_groups.values(facts).get(value.payload[0])
+        return {(name,): 1} if number is None or facts.launch is None else {(): number}
+    if value.op == "special":
+        return {(value.payload,): 1} if value.payload.startswith(("ctaid", "ntid")) else {}
+    if value.op == "unknown":
+        key, reason = value.payload
+        if "data loaded" not in reason or not isinstance(key, tuple):
+            return {}
+        through = [r.pointer for a, r in facts.accesses() if a.instruction.pos == key[0]]
+        return {(f"{through[0]}[…]",): 1} if through else {}
+    if value.op in ("add", "or", "sext", "zext"):
+        return {n: f for arg in value.args for n, f in _products(facts, arg).items() if n}
+    if value.op in ("mul", "shl"):
+        left, right = (_products(facts, arg) for arg in value.args)
+        if value.op == "shl":
+            right = {n: 1 << f for n, f in right.items() if not n and f < 32}
+        return {tuple(sorted((*a, *b))): f * g for a, f in left.items() for b, g in right.items()}
+    return {}
 
 
 def check_launch(facts: Facts) -> Iterator[Finding]:
@@ -72,10 +137,10 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
             row.line,
             f"a 32-bit offset wraps around in {wrapped:,} of {accesses:,} accesses through "
             f"{row.pointer or 'a pointer'}",
-            _LOADED if loaded else "compute it in 64 bits, e.g. tl.program_id(0).to(tl.int64)",
+            _LOADED if loaded else _CAST,
             row.source,
             {"wrapped": wrapped, "accesses": accesses},
         )
 
 
-RULE = Rule(_ID, check_launch=check_launch)
+RULE = Rule(_ID, check_kernel=check_kernel, check_launch=check_launch)
