@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from kanalyze.profiles.names import decode, families
-from kanalyze.profiles.names.cpp import CppText, read
-from kanalyze.profiles.names.decode import _read, _subjects
-from kanalyze.profiles.names.text import prepare
+from kanalyze.profiles.names import decode
+from tests.profiles.names.test_samples import accepting, spelled
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "names"
 
@@ -99,14 +97,8 @@ def test_corpus_demangled() -> None:
         if want:
             got = decode(row["name"]).demangled
             assert got is not None
-            got, want = _tight(got), _tight(want)
+            got, want = spelled(got), spelled(want)
             assert got.startswith(want) if len(want) >= 1400 else got == want
-
-
-def _tight(text: str) -> str:
-    while "> >" in text:
-        text = text.replace("> >", ">>")
-    return text
 
 
 @needs_corpus
@@ -117,24 +109,9 @@ def test_corpus_spans() -> None:
             assert kernel.text[item.start : item.end] == item.text
 
 
-def ways(name: str) -> list[set[str]]:
-    """For each thing in the name that can be read: all families whose grammar accepts it."""
-    text = prepare(name).text
-    source = CppText(text, False)
-    found = []
-    for subject in _subjects(source, read(source), source.cut):
-        who = set()
-        for family in families():
-            wanted = family.form == subject.form and (family.wrapped or not subject.wrapped)
-            if wanted and _read(family, source, subject) is not None:
-                who.add(family.name)
-        found.append(who)
-    return found
-
-
 def check_one_family(name: str) -> None:
     kernel = decode(name)
-    accepted = ways(kernel.text.removesuffix(" [clone .kd]"))
+    accepted = accepting(kernel.text.removesuffix(" [clone .kd]"))
     assert all(len(way) <= 1 for way in accepted), (name, accepted)
     first = next((way for way in accepted if way), {"other"})
     nobody = kernel.family in ("mangled", "other") and first == {"other"}
