@@ -42,26 +42,14 @@ class TargetOptions:
         """The same as `kanalyze.analysis.kernels.Settings`."""
         from kanalyze.frontend.subject import Settings
 
-        return Settings(
-            arch=self.arch or DEFAULT_ARCH,
-            dtype=self.dtype,
-            settings=self.settings,
-            num_warps=self.num_warps,
-            num_stages=self.num_stages,
-            signature=self.signature,
-        )
+        given = {f.name: getattr(self, f.name) for f in fields(Settings)}
+        return Settings(**{**given, "arch": self.arch or DEFAULT_ARCH})
 
     def for_compiling(self) -> list[str]:
         """The options given that only matter where a kernel is compiled."""
-        given = {
-            "--arch": self.arch,
-            "--set": self.settings or None,
-            "--dtype": self.dtype,
-            "--num-warps": self.num_warps,
-            "--num-stages": self.num_stages,
-            "--signature": self.signature,
-        }
-        return [name for name, value in given.items() if value is not None]
+        names = ("arch", "settings", "dtype", "num_warps", "num_stages", "signature")
+        given = [name for name in names if getattr(self, name) not in (None, {})]
+        return [f"--{'set' if n == 'settings' else n.replace('_', '-')}" for n in given]
 
     def launch(self) -> Launch | None:
         """The launch record that ``--launch`` names."""

@@ -98,15 +98,7 @@ def choose(subjects: Sequence[Subject], kernels: Sequence[str], where: str) -> l
 
 def compiled_for(target: str | JitFunction, settings: Settings) -> Compiled:
     """Compile a target as its settings say; errors: see `kanalyze.compile_kernel`."""
-    return compile_kernel(
-        target,
-        arch=settings.arch,
-        dtype=settings.dtype,
-        settings=settings.settings,
-        num_warps=settings.num_warps,
-        num_stages=settings.num_stages,
-        signature=settings.signature,
-    )
+    return compile_kernel(target, **vars(settings))
 
 
 def _of_compiled(compiled: Compiled, launch: Launch | None) -> Iterator[Subject]:

@@ -33,6 +33,9 @@ _LINES_AT_LEAST = 200_000
 _MOST_RATE = 256
 _MOST_BURSTS = 600_000
 _AGREE = 0.01
+_OF_CHIP = ("l1_latency", "hbm_latency", "l2_rate", "hbm_rate", "fabric_rate", "link_rate",
+            "atomic_rate", "window", "launch", "gap", "dispatch", "block_jitter", "burst_jitter",
+            "power")  # fmt: skip
 _FIRST = ((1.0, 1), (0.0, 2))  # times the usual advantage of older blocks, and a seed
 _MORE = ((1.0, 2), (0.5, 1), (2.0, 1), (2.0, 2))
 
@@ -234,22 +237,9 @@ class _LaunchSimulation:
             sides=machine.sides,
             rate=float(self.rate),
             fill=int(machine["fill_bytes"]),
-            l1_latency=machine["l1_latency"],
             l2_latency=machine["l2_latency"] + (machine["queues"] if self.stream.depth else 0.0),
-            hbm_latency=machine["hbm_latency"],
-            l2_rate=machine["l2_rate"],
-            hbm_rate=machine["hbm_rate"],
-            fabric_rate=machine["fabric_rate"],
-            link_rate=machine["link_rate"],
-            atomic_rate=machine["atomic_rate"],
-            window=machine["window"],
-            launch=machine["launch"],
-            gap=machine["gap"],
-            dispatch=machine["dispatch"],
             age=age,
-            block_jitter=machine["block_jitter"],
-            burst_jitter=machine["burst_jitter"],
-            power=machine["power"],
+            **{name: machine[name] for name in _OF_CHIP},
         )
 
     def _moved(self, counts: Floats, kept: float, end_us: float) -> SimulatedRun:
