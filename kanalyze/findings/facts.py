@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 NO_SOURCE = "there is no source to compile again, only its PTX"
 """Why a change was not tried."""
+_OF_NVCC = "NVIDIA NVVM Compiler"
+_HEAD = 2000  # characters in which a compiler names itself
 _NOT_ASKED_FOR = Unknown("it was not asked for (--no-sass)")
 _TRITON_SHARED = "global_smem"  # what Triton calls a kernel's shared memory
 
@@ -107,6 +109,11 @@ class Facts:
     def of_triton(self) -> bool:
         """Whether Triton made the kernel."""
         return self.compiled is not None or _TRITON_SHARED in self.description.variables
+
+    @property
+    def of_nvcc(self) -> bool:
+        """Whether nvcc made the PTX, from CUDA C++."""
+        return self.compiled is None and _OF_NVCC in self.subject.module.text[:_HEAD]
 
     @property
     def warps(self) -> int | None:

@@ -178,3 +178,13 @@ def test_sizes_from_which_an_offset_wraps_around(row: str, kind: str, limit: str
     assert [(f.severity, f.numbers["limits"]) for f in findings] == [("info", [limit])] * bool(
         limit
     )
+
+
+def test_a_kernel_of_nvcc_gets_the_words_of_cuda() -> None:
+    text = sample("cas-loop", "mended").replace("red.global.add.noftz", "st.global")
+    text = text.replace("st.global.bf16", "st.global.b16")
+    (finding,) = [f for f in found(text) if f.id == "narrow-access"]
+    assert "warps" in finding.advice
+    (finding,) = [f for f in found("// NVIDIA NVVM Compiler\n" + text) if f.id == "narrow-access"]
+    assert "uint4" in finding.advice
+    assert "warps" not in finding.advice

@@ -36,7 +36,6 @@ CUDA C++ Programming Guide 13.1, section "__restrict__"; PTX ISA 9.0, section 9.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
@@ -45,8 +44,6 @@ from kanalyze.results import kernel as doc
 from kanalyze.results.kernel import Finding
 
 _ID = "missing-nc"
-_OF_NVCC = re.compile(r"^//.*NVIDIA NVVM Compiler", re.MULTILINE)
-_HEAD = 2000  # characters in which the compiler names itself
 _WRITES = ("store", "atomic", "reduction", "bulk_store")
 _ORDERED = {"nc", "volatile", "relaxed", "acquire", "mmio"}
 _PROMISE = "that arrays do not overlap is the author's to promise"
@@ -54,7 +51,7 @@ _PROMISE = "that arrays do not overlap is the author's to promise"
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Loads of read-only arrays that are not marked so, among stores to others."""
-    if facts.compiled is not None or not _OF_NVCC.search(facts.subject.module.text[:_HEAD]):
+    if not facts.of_nvcc:
         return
     rows = [(access, row) for access, row in facts.accesses() if row.space in ("global", "generic")]
     writes = [(access, row) for access, row in rows if row.kind in _WRITES]

@@ -301,6 +301,11 @@ def _few(facts: Facts, groups: Sequence[AccessGroup]) -> Finding:
         f"give each thread {WIDEST // element} elements: a block of {times} times as many "
         f"elements, or {times} times fewer warps"
     )
+    if facts.of_nvcc:
+        advice = (
+            f"give each thread {WIDEST // element} elements, as one "
+            f"{_TYPES.get(element, 'type of 16 bytes')}, and start {times} times fewer threads"
+        )
     severity = "warning" if size < _WORD else "info"
     finding = _finding(group, severity, message, advice, WIDEST, [])
     accesses = sum(len(g.members) for g in groups)

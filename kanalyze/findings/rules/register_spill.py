@@ -86,7 +86,10 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         line,
         f"registers spilled: {stores or 0:,} B stored and {loads or 0:,} B loaded by the code of "
         f"a thread{in_loops if known else ''} ({registers} registers{_limit(facts)})",
-        "keep fewer values alive: more warps for the same tile, a smaller tile, or a higher "
+        "keep fewer values alive: unroll less (#pragma unroll), smaller arrays in a thread, or a "
+        "higher limit on registers (__launch_bounds__, -maxrregcount)"
+        if facts.of_nvcc
+        else "keep fewer values alive: more warps for the same tile, a smaller tile, or a higher "
         "limit on registers",
         local_memory.hottest(accesses) or place,
         numbers | ({"in_loops_bytes": looped} if known else {}),
