@@ -188,6 +188,9 @@ def _counts(told: Any, by_line: Any, outcome: Outcome) -> None:
             continue
         if access.space not in ("global", "shared"):
             continue
+        if access.fate not in (None, "same", "copied"):  # counted as the machine code has it
+            outcome.unknown[f"an access that is {access.fate} in the machine code"] += 1
+            continue
         width, opcode = access.bytes_per_thread, access.opcode
         warps = [(w, on) for r in by_line[access.line] for w, on in warps_of(r) if on.any()]
         if access.space == "global" and access.kind in ("atomic", "reduction"):
@@ -244,6 +247,8 @@ def _branches(told: Any, trace: Any, outcome: Outcome) -> None:
 
 def _distinct(told: Any, by_line: Any, values: list[Any], outcome: Outcome) -> None:
     """Distinct sectors that are read and written, of all pointers together."""
+    if any(access.fate not in (None, "same", "copied") for access in told.accesses):
+        return
     read, written = set(), set()
     for records in by_line.values():
         for r in records:

@@ -20,7 +20,7 @@ from kanalyze.symbolic.value import Value, evaluate, in_order
 
 WARP = 32
 MATRIX_ROW = 16  # bytes of a row of ldmatrix and stmatrix
-_TRIALS = (4096, 12288, 81920)  # values for arguments that are not known, multiples of 4096
+_TRIALS = (4096, 12288, 81920, 20483, 98325)  # values for arguments that are not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def lane_offsets(
     known = {(name, at): arguments[name] for name, at in needed if at == 0 and name in arguments}
     seen: set[tuple[int, ...]] = set()
     for trial in _TRIALS if len(known) < len(needed) else _TRIALS[:1]:
-        tried = {leaf: trial * (index + 1) for index, leaf in enumerate(needed)}
+        tried = {leaf: trial * (2 * index + 1) for index, leaf in enumerate(needed)}
         try:
             (numbers,) = evaluate([address], specials, tried | known, iterations, variables)
         except KeyError:

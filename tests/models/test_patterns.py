@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kanalyze import analyze, parse_ptx
 from kanalyze.models import banks, coalescing
 from kanalyze.models.warps import CountingRule
 from kanalyze.symbolic.grid import UnknownValueError
@@ -93,3 +94,30 @@ def test_atomics_are_counted_as_the_counter_does_or_not_at_all() -> None:
 def test_the_patterns_tell_conflicts_apart() -> None:
     costs = {int(row["cost"]) for rows in PATTERNS.values() for row in rows}
     assert {1, 2, 4, 8, 16, 32} <= costs
+
+
+@pytest.mark.parametrize(
+    ("step", "known"), [("add.s32", True), ("or.b32", False), ("xor.b32", False)]
+)
+def test_a_pattern_that_low_bits_of_an_argument_change_is_unknown(step: str, known: bool) -> None:
+    """Whatever n is, n + t are neighbours; n | t are only where n ends in zeros."""
+    text = f"""
+.version 8.7
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u32 n) .reqntid 32
+{{
+.reg .b32 %r<4>;
+.reg .b64 %rd<4>;
+ld.param.u64 %rd1, [x];
+ld.param.u32 %r1, [n];
+mov.u32 %r2, %tid.x;
+{step} %r3, %r1, %r2;
+mul.wide.u32 %rd2, %r3, 4;
+add.s64 %rd3, %rd1, %rd2;
+st.global.b32 [%rd3], %r2;
+ret;
+}}
+"""
+    (access,) = analyze(parse_ptx(text), sass=False).kernels[0].accesses
+    assert access.pattern == ("contiguous" if known else None)
