@@ -323,7 +323,7 @@ def test_the_library_takes_the_same_targets(contents: dict[str, bytes], tmp_path
 def test_a_jit_function_is_a_target() -> None:
     pytest.importorskip("triton")
     file = ROOT / "tests/data/user_kernels.py"
-    function = user_file.load(file).copy_kernel
+    function = user_file.load(file).module.copy_kernel
     written = compile_kernel(f"{file}:copy_kernel", signature="*fp32, *fp32, i32, 128, False")
     compiled = compile_kernel(function, signature="*fp32, *fp32, i32, 128, False")
     assert compiled.ptx == written.ptx

@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from kanalyze import cache
-from kanalyze.frontend import _triton_errors
+from kanalyze.frontend import _triton_errors, user_file
 from kanalyze.frontend._triton_kernels import JitKernel, import_triton
 from kanalyze.toolchain import ptxas, tools
 
@@ -54,6 +55,64 @@ def environment(place: str) -> Iterator[None]:
                 folder = Path(stack.enter_context(temporary))
             triton_folder = str(Path(sys.modules["triton"].__file__ or "").parent)
             knobs.cache.dir = str(folder / cache.key(place, triton_folder)[:16])
+        yield
+
+
+class _Device:
+    """Triton's driver for a device that is not there: says what it is, and does nothing else.
+
+    Source: ``DriverBase`` and ``GPUDriver`` in ``triton/backends/driver.py``.
+    """
+
+    def __init__(self, capability: int):
+        self._capability = capability
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._capability, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_device_capability(self, device: object = None) -> tuple[int, int]:
+        return divmod(self._capability, 10)
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
+
+
+@contextlib.contextmanager
+def stand_in(capability: int, path: Path) -> Iterator[None]:
+    """Where no GPU is, let Triton and PyTorch name one of a CUDA capability for a while.
+
+    Files ask for the device when they are imported; without a driver Triton raises
+    ``RuntimeError: 0 active drivers``.
+
+    Args:
+        capability: 90 for sm_90.
+        path: the file that is to be run; PyTorch is imported where it does.
+    """
+    from triton.backends import backends
+    from triton.runtime import driver
+
+    if any(backend.driver.is_active() for backend in backends.values()):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        patch: Any = lambda *a: stack.enter_context(mock.patch.object(*a))  # noqa: E731
+        device = _Device(capability)
+        patch(driver, "_active", device)
+        if re.search(rb"(?m)^(import|from)\b.*\btorch\b", user_file.content(path)):
+            with contextlib.suppress(ImportError):
+                import torch
+
+                patch(torch.cuda, "is_available", lambda: True)
+                patch(torch.cuda, "device_count", lambda: 1)
+                patch(torch.cuda, "current_device", device.get_current_device)
+                patch(torch.cuda, "get_device_capability", device.get_device_capability)
         yield
 
 

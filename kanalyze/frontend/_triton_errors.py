@@ -143,7 +143,7 @@ def _jitted(kernel: JitKernel) -> list[Any]:
             candidates = vars(value).values() if isinstance(value, ModuleType) else [value]
             for candidate in candidates:
                 candidate = innermost(candidate)
-                if hasattr(candidate, "raw_src") and _in_user_code(
+                if isinstance(getattr(candidate, "raw_src", None), list) and _in_user_code(
                     Path(candidate.fn.__code__.co_filename)
                 ):
                     queue.append(candidate)

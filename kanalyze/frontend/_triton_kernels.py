@@ -168,14 +168,18 @@ def kernel_of(value: Any) -> JitKernel:
     return unwrap(innermost(value).fn.__name__, value)
 
 
-def pick(module: ModuleType, path: Path, function: str | None) -> JitKernel:
-    """Return a module's kernel of that name, or its only one for None.
+def pick(loaded: user_file.Loaded, path: Path, function: str | None) -> JitKernel:
+    """Return a file's kernel of that name, or its only one for None.
 
     Raises:
         UsageError: there is no such kernel, or several to choose from.
-        InputError: there is none at all.
+        InputError: there is none at all, or what defines it fails.
     """
+    module = loaded.module
     kernels = kernels_of(module)
+    error = loaded.error()
+    if error is not None and (not kernels if function is None else function not in kernels):
+        raise error
     if not kernels:
         raise InputError("found no @triton.jit function, expected at least one", file=str(path))
     if function is None:

@@ -22,6 +22,7 @@ from kanalyze.frontend import (
     _triton,
     _triton_kernels,
     contents,
+    inference,
     kernel_file,
     launch_plan,
     limits,
@@ -246,15 +247,17 @@ def compile_kernel(
     with (
         _in_place(path, source) as path,
         _triton.environment(str(path)),
+        _triton.stand_in(capability, path),
         user_file.importable(folder),
         user_file.quiet_stdout(),
     ):
         if jitted is None or source is not None:
-            module = user_file.load(path)
-            kernel = _triton_kernels.pick(module, path, function)
+            loaded = user_file.load(path, capability)
+            module, notes = loaded.module, loaded.notes()
+            kernel = _triton_kernels.pick(loaded, path, function)
         else:
             kernel = jitted
-            module = sys.modules[kernel.function.fn.__module__]
+            module, notes = sys.modules[kernel.function.fn.__module__], ()
         description = bundled or _description(path, kernel.name, module, signature)
         if description is not None:
             wanted = request.planned(description, module, kernel, given, dtype, signature)
@@ -269,10 +272,25 @@ def compile_kernel(
         options |= {k: v for k, v in stated.items() if k not in wanted.arguments}
         asked = {k: v for k, v in options.items() if v is not None}
         limits.check_options(asked)
-        chosen = wanted.options | asked
-        request.put_facts(kernel, wanted, facts or {})
-        made = _compiled(kernel, wanted, chosen, capability, triton.__version__, bundled)
-        return replace(made, asked=asked_for)
+
+        def made_of(wanted: request.CompileRequest) -> Compiled:
+            request.put_facts(kernel, wanted, facts or {})
+            chosen = wanted.options | asked
+            return _compiled(kernel, wanted, chosen, capability, triton.__version__, bundled)
+
+        try:
+            made = made_of(wanted)
+        except InputError as error:
+            others = inference.GUESSES[1:] if wanted.inferred else ()
+            for guess in others:
+                with contextlib.suppress(InputError):
+                    made = made_of(request.signed(kernel, given, signature, guess))
+                    break
+            else:
+                if notes:
+                    raise InputError(f"{error.message} ({'; '.join(notes)})", error.spot) from error
+                raise
+        return replace(made, asked=asked_for, notes=(*notes, *made.notes))
 
 
 def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, ...] | None:
@@ -288,7 +306,7 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
         KanalyzeError: the file cannot be executed, or refuses the settings.
     """
 
-    path = compiled.source_file
+    path, capability = compiled.source_file, normalise_arch(compiled.arch)
     if compiled.asked.get("source") is not None or compiled.asked.get("signature") is not None:
         return None
     _triton_kernels.import_triton()
@@ -296,10 +314,11 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
     own = request.shape_settings({k: parse_value(v) for k, v in merged.items()})
     with (
         _triton.environment(str(path)),
+        _triton.stand_in(capability, path),
         user_file.importable(path.parent),
         user_file.quiet_stdout(),
     ):
-        module = user_file.load(path)
+        module = user_file.load(path, capability).module
         description = _description(path, compiled.source_function, module, None)
         if description is None:
             return None

@@ -6,13 +6,13 @@ decorators and defaults (`signed`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 from kanalyze.errors import UsageError, nearest
-from kanalyze.frontend import launch_plan, user_file
+from kanalyze.frontend import inference, launch_plan
 from kanalyze.frontend._triton_kernels import JitKernel
 from kanalyze.frontend.kernel_file import KernelFile
 from kanalyze.frontend.specialize import (
@@ -22,6 +22,7 @@ from kanalyze.frontend.specialize import (
     Specialization,
     TritonParameter,
     check_complete,
+    example_signature,
     parse_signature,
     specialise,
     with_value,
@@ -40,6 +41,7 @@ class CompileRequest:
     values: dict[str, Any]
     grid: tuple[int, ...] | None = None
     notes: list[str] = field(default_factory=list)
+    inferred: list[str] = field(default_factory=list)
     shape: dict[str, int] = field(default_factory=dict)
     dtype: str | None = None
 
@@ -95,8 +97,17 @@ def shape_settings(given: Mapping[str, object]) -> dict[str, str | int]:
     }
 
 
-def signed(kernel: JitKernel, given: Mapping[str, object], signature: str | None) -> CompileRequest:
-    """Make a request from a signature, settings, decorators and defaults, in this order."""
+def signed(
+    kernel: JitKernel,
+    given: Mapping[str, object],
+    signature: str | None,
+    guess: tuple[str, int] = inference.GUESSES[0],
+) -> CompileRequest:
+    """Make a request from a signature, settings, decorators and defaults, in this order.
+
+    What none of them states is inferred from the kernel's body, with ``guess`` for element types
+    and sizes of blocks; `CompileRequest.inferred` names it.
+    """
     names = [parameter.name for parameter in kernel.parameters]
     for name in given:
         if name not in names and name not in OPTIONS:
@@ -115,12 +126,24 @@ def signed(kernel: JitKernel, given: Mapping[str, object], signature: str | None
         elif name in kernel.config:
             request.arguments[name] = specialise(parameter, kernel.config[name])
             request.values[name] = kernel.config[name]
+    missing = [
+        p
+        for p in kernel.parameters
+        if not (p.name in request.arguments or p.has_default or p.name in kernel.heuristics)
+    ]
+    _infer(kernel, request, missing, guess)
     _apply_heuristics(kernel, request)
     for parameter in kernel.parameters:
         if parameter.name not in request.arguments and parameter.has_default:
             request.arguments[parameter.name] = specialise(parameter, parameter.default)
             request.values[parameter.name] = parameter.default
-    check_complete(kernel.name, kernel.parameters, request.arguments)
+    rest = [p for p in kernel.parameters if p.name not in request.arguments]
+    _infer(kernel, request, rest, guess)
+    if request.inferred:
+        shown = example_signature(
+            [p for p in kernel.parameters if p.name in request.inferred], request.arguments
+        )
+        request.notes.append(f"assumed from the kernel's body, --signature changes it: {shown}")
     if kernel.configs:
         parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
         over = [name for name in kernel.config | kernel.options if name in given]
@@ -129,6 +152,19 @@ def signed(kernel: JitKernel, given: Mapping[str, object], signature: str | None
             + (f"; given instead: {', '.join(over)}" if over else "")
         )
     return request
+
+
+def _infer(
+    kernel: JitKernel,
+    request: CompileRequest,
+    missing: Sequence[TritonParameter],
+    guess: tuple[str, int],
+) -> None:
+    for name, argument in inference.inferred(kernel.function, missing, *guess).items():
+        request.arguments[name] = argument
+        request.inferred.append(name)
+        if argument.type == "constexpr":
+            request.values[name] = argument.value
 
 
 def _apply_heuristics(kernel: JitKernel, request: CompileRequest) -> None:
@@ -140,16 +176,12 @@ def _apply_heuristics(kernel: JitKernel, request: CompileRequest) -> None:
         for parameter in kernel.parameters:
             if parameter.has_default:
                 known.setdefault(parameter.name, parameter.default)
+        known |= {k: object() for k, a in request.arguments.items() if a.type.startswith("*")}
         known |= request.values
         try:
             value = function(known)
-        except Exception as error:
-            needs = f" (it needs '{error.args[0]}')" if isinstance(error, KeyError) else ""
-            raise UsageError(
-                f"the heuristic for '{name}' of {kernel.name} cannot be evaluated{needs}: "
-                f"{user_file.one_line(error)}; set {name} itself or the argument that it needs, "
-                f"for example --set {error.args[0] if needs else name}=1024"
-            ) from None
+        except Exception:
+            continue  # it needs what is not known: the value is inferred
         parameter = next(
             (p for p in kernel.parameters if p.name == name), TritonParameter(name, True)
         )

@@ -1,12 +1,17 @@
 """Running a Python file that holds kernels, and finding the kernels in it.
 
 Bundled kernels and a user's files are loaded by the same function. The file is executed, as an
-import would: only analyse files that you would also run.
+import would: only analyse files that you would also run. A statement that fails, for want of a
+package or a GPU, does not keep the rest from being read: what an import would have bound is then a
+`Missing`, which a kernel rarely needs.
 """
 
 from __future__ import annotations
+import __future__
 
+import ast
 import contextlib
+import importlib.machinery
 import importlib.util
 import inspect
 import linecache
@@ -15,7 +20,8 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, TextIO, cast
@@ -24,36 +30,77 @@ from kanalyze import cache
 from kanalyze.errors import InputError, MissingToolError, SourceSpot
 
 _lock = threading.RLock()
-_loaded: dict[Path, tuple[dict[Path, bytes], ModuleType]] = {}
-"""Each file's module, with the content of the files of its folder that it was made of."""
-
 _siblings: set[str] = set()
 """Names of the modules that the file loaded last imported from its own folder."""
 
 
-def load(path: Path) -> ModuleType:
-    """Execute a Python file and return it as a module; unchanged files are executed once.
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A file that was run.
+
+    Attributes:
+        module: the module, complete but for the statements that failed.
+        failed: those statements' errors, with the file of each, in order.
+        missing: dotted names that imports could not provide, with the file and error of each.
+        files: what it was made of: the file and the files of its folder that it imported, with
+            their content.
+    """
+
+    module: ModuleType
+    failed: list[tuple[Path, Exception | SystemExit]] = field(default_factory=list)
+    missing: dict[str, tuple[Path, Exception | SystemExit]] = field(default_factory=dict)
+    files: dict[Path, bytes] = field(default_factory=dict)
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, in words for a report."""
+        said = []
+        if self.missing:
+            said.append(f"could not be imported, and left out: {', '.join(self.missing)}")
+        if self.failed:
+            file, error = self.failed[0]
+            spot = spot_of(error, file)
+            more = f" ({len(self.failed)} statements in all)" if len(self.failed) > 1 else ""
+            place = f"{spot.file}:{spot.line}" if spot else shown(file)
+            said.append(f"{place}: not run{more}: {one_line(error)}")
+        return tuple(said)
+
+    def error(self) -> InputError | MissingToolError | None:
+        """The first failure, for when what was looked for is not in the module."""
+        for file, error in (*self.failed, *self.missing.values()):
+            return _translated(error, file)
+        return None
+
+
+_loaded: dict[tuple[Path, object], Loaded] = {}
+
+
+def load(path: Path, variant: object = None) -> Loaded:
+    """Execute a Python file; unchanged files are executed once.
 
     The module is in ``sys.modules`` under a name made from the whole path, so two files of the same
-    name do not meet. Imports from the file's own folder work (relative ones too, where the folder
-    is a package). What the file prints goes to standard error.
+    name do not meet. Imports from the file's own folder and package work; a package's own
+    ``__init__`` is run only when something is taken from it. What the file prints goes to standard
+    error.
+
+    Args:
+        path: the file.
+        variant: what else the result depends on (the device that is stood in for).
 
     Raises:
-        InputError: the file is missing, is not Python, or fails while it runs; with the place.
-        MissingToolError: it imports a package that is not installed.
+        InputError: the file is missing or is not Python; with the place.
     """
     path = path.absolute()
     with _lock:
         source = _read(path)
-        kept = _loaded.get(path)
-        if kept is not None and all(_content(file) == was for file, was in kept[0].items()):
-            return kept[1]
-        module, files = _execute(path, source)
-        _loaded[path] = ({file: _content(file) for file in files} | {path: source}, module)
-        return module
+        kept = _loaded.get((path, variant))
+        if kept is not None and all(content(file) == was for file, was in kept.files.items()):
+            return kept
+        loaded = _loaded[path, variant] = _execute(path, source)
+        return loaded
 
 
-def _content(file: Path) -> bytes:
+def content(file: Path) -> bytes:
+    """Return a file's content, nothing where it cannot be read."""
     try:
         return file.read_bytes()
     except OSError:
@@ -72,31 +119,157 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{reason}, expected a Python file", file=str(path)) from None
 
 
-def _execute(path: Path, source: bytes) -> tuple[ModuleType, list[Path]]:
-    """Run the file; return its module and the files of its folder that it imported."""
+def _execute(path: Path, source: bytes) -> Loaded:
     package, root = _package(path.parent)
     stem = re.sub(r"\W", "_", path.stem)
     name = f"{package + '.' if package else ''}_kanalyze_{stem}_{cache.key(str(path))[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError("expected a Python file, with the ending .py", file=str(path))
-    module = importlib.util.module_from_spec(spec)
+    loaded = Loaded(importlib.util.module_from_spec(spec))
+    finder = _OwnFiles(loaded, path.parent, root)
     with importable(path.parent, root), quiet_stdout():
         _forget_siblings()
         before = set(sys.modules)
-        sys.modules[name] = module
+        sys.modules[name] = loaded.module
+        sys.meta_path.insert(0, finder)
         try:
-            code = compile(source, str(path), "exec", dont_inherit=True)
-            exec(code, module.__dict__)
-        except KeyboardInterrupt:
-            sys.modules.pop(name, None)
-            raise
+            _run(loaded, loaded.module, path, source)
         except BaseException as error:
             sys.modules.pop(name, None)
-            raise _translated(error, path) from error
+            if isinstance(error, SyntaxError | ValueError):
+                raise _translated(error, path) from error
+            raise
         finally:
+            sys.meta_path.remove(finder)
             files = _note_siblings(path.parent, before)
-    return module, files
+    loaded.files.update({file: content(file) for file in files} | {path: source})
+    return loaded
+
+
+def _run(loaded: Loaded, module: ModuleType, path: Path, source: bytes) -> None:
+    """Execute a module's statements, one by one; note those that fail."""
+    tree = compile(source, str(path), "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, ast.Module)
+    module.__doc__ = ast.get_docstring(tree, clean=False)
+    flags = 0
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            for alias in statement.names:
+                flags |= getattr(__future__, alias.name).compiler_flag
+        part = ast.Module([statement], [])
+        try:
+            exec(compile(part, str(path), "exec", flags, dont_inherit=True), module.__dict__)
+        except (Exception, SystemExit) as error:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                for name in _stand_in(module, statement):
+                    loaded.missing.setdefault(name, (path, error))
+                if isinstance(error, ImportError):
+                    continue
+            loaded.failed.append((path, error))
+
+
+def _stand_in(module: ModuleType, statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Bind the names of a failed import to `Missing`; yield them in full."""
+    for alias in statement.names:
+        if isinstance(statement, ast.ImportFrom):
+            origin = f"{statement.module}." if statement.module else ""
+            name, bound = f"{origin}{alias.name}", alias.asname or alias.name
+        else:
+            name, bound = alias.name, alias.asname or alias.name.split(".")[0]
+        if bound not in module.__dict__:
+            module.__dict__[bound] = Missing(name)
+            yield name
+
+
+class Missing:
+    """Stands for what an import could not provide.
+
+    What is taken from it or returned by it is missing, too; as a decorator it returns the function;
+    as a condition it is false.
+    """
+
+    def __init__(self, name: str, *_: object):
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which could not be imported>"
+
+    def __getattr__(self, name: str) -> Missing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Missing(f"{self._name}.{name}")
+
+    def __call__(self, *arguments: Any, **_: Any) -> Any:
+        """Return the function that is decorated, else something that is missing, too."""
+        if len(arguments) == 1 and (callable(arguments[0]) or inspect.isclass(arguments[0])):
+            return arguments[0]
+        return Missing(f"{self._name}()")
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __getitem__(self, _: object) -> Missing:
+        return self
+
+    def __lt__(self, _: object) -> bool:
+        return False
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+
+class _OwnFiles:
+    """Finds the modules beside a file and in the packages it lies in; they run as the file does."""
+
+    def __init__(self, loaded: Loaded, *folders: Path):
+        self._loaded = loaded
+        self._folders = folders
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find a module, as `importlib.abc.MetaPathFinder` says."""
+        if path is None:
+            around = [folder.parent for folder in self._folders[0].parents if folder.name == name]
+            path = [str(folder) for folder in (*self._folders, *around)]
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        loader = spec and spec.loader
+        if isinstance(loader, importlib.machinery.SourceFileLoader):
+            if "site-packages" in Path(loader.path).parts:
+                return None
+            spec.loader = _OwnLoader(self._loaded, loader)  # type: ignore[union-attr]
+        return spec
+
+
+class _OwnLoader(importlib.machinery.SourceFileLoader):
+    """Runs a module statement by statement; a package only when something is taken from it."""
+
+    def __init__(self, loaded: Loaded, plain: importlib.machinery.SourceFileLoader):
+        super().__init__(plain.name, plain.path)
+        self._loaded = loaded
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, or prepare it to be run."""
+        source = content(Path(self.path))
+        if not self.is_package(module.__name__):
+            return _run(self._loaded, module, Path(self.path), source)
+
+        def taken(name: str) -> Any:
+            if name != "__all__" and (name.startswith("__") or not _may_bind(source, name)):
+                raise AttributeError(name)
+            del module.__dict__["__getattr__"]
+            _run(self._loaded, module, Path(self.path), source)
+            return getattr(module, name)
+
+        module.__dict__["__getattr__"] = taken
+
+
+def _may_bind(source: bytes, name: str) -> bool:
+    text = source.decode("utf-8", "replace")
+    return "import *" in text or "__getattr__" in text or bool(re.search(rf"\b{name}\b", text))
 
 
 def _package(folder: Path) -> tuple[str, Path]:

@@ -106,7 +106,7 @@ def load(text: str) -> Target:
         )
     import_triton()
     with _triton.environment(str(file.path)), user_file.importable(file.path.parent):
-        return Target(text, file.name, file, user_file.load(Path(file.path)))
+        return Target(text, file.name, file, user_file.load(Path(file.path)).module)
 
 
 def expand(requests: Iterable[BenchRequest]) -> list[BenchCase]:
