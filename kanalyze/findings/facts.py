@@ -24,6 +24,8 @@ from kanalyze.ptx.lines import source_of
 from kanalyze.ptx.parse import parse_ptx_modules
 from kanalyze.results import kernel as doc
 from kanalyze.results.traffic import Traffic
+from kanalyze.sass import cfg as sass_cfg
+from kanalyze.sass import crosscheck
 from kanalyze.symbolic.accesses import AccessValue
 
 if TYPE_CHECKING:
@@ -129,6 +131,20 @@ class Facts:
     def code(self) -> Code | Unknown:
         """The machine code; else why there is none."""
         return self.machine.code() if self.with_code else _NOT_ASKED_FOR
+
+    @cached_property
+    def changed_by_assembler(self) -> frozenset[ir.Pos]:
+        """The accesses that it merged, split or dropped, as far as the machine code is at hand."""
+        name, code = self.function.name, self.code
+        functions = () if isinstance(code, Unknown) else code.module.functions
+        found = next((f for f in functions if f.name == name), None)
+        if found is None:
+            return frozenset()
+        kernel = self.description
+        graph, places = sass_cfg.build(found), kernel.addresses.places
+        matches = crosscheck.matches(kernel.cfg, graph, places, self.subject.module)
+        changed = [m for m in matches if m.fate in ("merged", "split", "dropped")]
+        return frozenset(item.instruction.pos for match in changed for item in match.before)
 
     @cached_property
     def launched(self) -> KernelLaunch | None:

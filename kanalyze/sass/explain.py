@@ -111,9 +111,11 @@ def match(
     for function in module.functions if module is not None else ():
         known = {i.pos.line: i for i in function.instructions} | known
     plain = [item for item in after if item.category.partition(" ")[0] not in ("local", TENSOR)]
-    of_lines = {item.line for item in before}
-    fits = all(item.line in known for item in plain) and (
-        not before or not plain or any(item.line in of_lines for item in plain)
+    there = {(item.line, _kind(item)) for item in before}
+    fits = all(
+        (item.line, _kind(item)) in there
+        or (item.line in known and known[item.line].base in _BECOME_ACCESSES)
+        for item in plain
     )
     by_line, by_source = _Pairs(), _Pairs()
     for side, items in enumerate((before, after)):
@@ -188,6 +190,10 @@ _EFFECTS = frozenset(
         "mbarrier", "vote", "match", "elect", "redux",
     )
 )  # fmt: skip
+
+
+_BECOME_ACCESSES = ("tcgen05", "call", "multimem", "st", "ld", "red", "atom", "cp")
+"""Instructions whose machine code has accesses of other kinds."""
 
 
 def _dead(ptx: Function, never: set[Pos]) -> set[Pos]:
@@ -331,6 +337,10 @@ def _added(item: Item, known: Mapping[int, Instruction], own: set[int]) -> Match
     if item.line not in own:
         return Match("added", (), (item,), "{n} of the called functions")
     return Match("added", (), (item,), f"{{n}} belong to what {known[item.line].opcode} became")
+
+
+def _kind(item: Item) -> str:
+    return item.category.rpartition(" ")[2]
 
 
 def _guard(item: Item) -> bool:

@@ -205,9 +205,7 @@ class LaunchTotals:
     def better_layouts(self) -> tuple[Better, ...]:
         """The same, with the accesses."""
         by_variable: dict[str, list[AccessTransactions]] = defaultdict(list)
-        for transfer, access in zip(
-            self.transactions, self.description.kernel.accesses, strict=True
-        ):
+        for transfer, access in zip(self.executed, self.description.kernel.accesses, strict=True):
             if access.space == "shared" and access.pointer is not None:
                 by_variable[access.pointer].append(transfer)
         layouts = []
@@ -217,6 +215,8 @@ class LaunchTotals:
             now = sum(c.counted.transactions for c in counted if c.counted is not None)
             if len(counted) < len(group) or None in ideals or now <= sum(i or 0 for i in ideals):
                 continue
+            if any(c.machine is not None for c in group):
+                continue  # another layout would undo what the assembler made of them
             offsets = [self.lane_offsets(transfer) for transfer in counted]
             tried = candidates(
                 widest([c.access.row.bytes_per_thread or 4 for c in counted]),

@@ -219,6 +219,32 @@ def test_where_only_the_ptx_is_known_its_counts_are_those_of_what_has_not_change
     assert traffic.counters["global_store_requests"] == W
 
 
+def test_without_a_line_table_of_the_ptx_only_totals_are_those_of_the_machine_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cubin that was made without -lineinfo, or of another text: lines that hold no access."""
+    disassemble = tools.disassemble
+    pattern = re.compile(r'//## File ".nv_debug_ptx_txt", line (\d+)')
+    for other in ("", r'//## File ".nv_debug_ptx_txt", line \g<1>1'):
+        monkeypatch.setattr(tools, "disassemble", lambda c, o=other: pattern.sub(o, disassemble(c)))
+        traffic = counted(ptx(SAME))
+        assert traffic.counters["global_load_requests"] == W
+        assert {a.fate for a in traffic.accesses[:-1]} == {"unknown"}
+        assert "line table" in (traffic.accesses[0].machine or "")
+        assert any("not the sum of the rows" in text for text in traffic.assumptions)
+
+
+def test_conflicts_that_a_vector_does_not_have_are_none() -> None:
+    """Four words of each lane, 16 bytes apart: four ways if one by one, none as a vector."""
+    listed(ptx(SHARED))
+    traffic = estimate(parse_ptx(ptx(SHARED)), LAUNCH, simulate=False)
+    assert "bank-conflicts" not in {f.id for f in traffic.findings}
+    assert traffic.layouts == ()
+    alone = ptx(SHARED.replace("shared.b32", "volatile.shared.b32"))
+    found = estimate(parse_ptx(alone), LAUNCH, simulate=False).findings
+    assert "bank-conflicts" in {f.id for f in found}
+
+
 @pytest.mark.parametrize("code", [SAME, SHARED])
 def test_without_machine_code_counts_are_said_to_be_of_the_ptx_alone(code: str) -> None:
     text = ptx(code).replace(".version 8.0", ".version 99.9")  # no assembler knows it

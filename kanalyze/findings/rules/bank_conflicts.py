@@ -112,8 +112,10 @@ def _of_launch(facts: Facts) -> Iterator[Finding]:
         assert facts.launched is not None
         totals = LaunchTotals(facts.description, facts.launched, None)
     accesses = []
-    for cost, row in zip(totals.transactions, facts.kernel.accesses, strict=True):
+    for cost, row in zip(totals.executed, facts.kernel.accesses, strict=True):
         counted, least = cost.counted, ideal(cost)
+        if facts.totals is None and cost.access.instruction.pos in facts.changed_by_assembler:
+            continue
         if row.space == "shared" and counted is not None and counted.requests and least:
             worst = max(counted.by_transactions, default=0)
             offsets = totals.lane_offsets(cost)
@@ -178,6 +180,8 @@ def _of_a_warp(facts: Facts) -> Iterator[Finding]:
         if row.space != "shared" or row.pointer is None or rule_of(access) is None:
             continue
         if row.pattern is not None and row.pattern.startswith(_FREE):
+            continue
+        if access.instruction.pos in facts.changed_by_assembler:
             continue
         if shape is None and any(
             leaf.payload.startswith("ntid") for leaf in leaves(access.address, "special")
