@@ -15,7 +15,7 @@ from kanalyze.ptx.instructions import tensor_core as ptx_tensor
 from kanalyze.ptx.ir import Function, Instruction, Module
 from kanalyze.ptx.memory import memory_access as ptx_access
 from kanalyze.sass import cfg as sass_cfg
-from kanalyze.sass.explain import Item, Match, Places, match, reasons
+from kanalyze.sass.explain import NOT_EXPLAINED, Item, Match, Places, match, reasons
 from kanalyze.sass.ir import SassFunction, SassInstruction
 from kanalyze.sass.memory import memory_access
 from kanalyze.sass.registers import mma_shape
@@ -26,8 +26,6 @@ CATEGORIES = (
     "shared store", "shared atomic", "matrix load", "matrix store", "local load", "local store",
     "generic load", "generic store", "generic atomic", "prefetch", "tensor",
 )  # fmt: skip
-
-NOT_EXPLAINED = "not explained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +168,7 @@ def compare(
     explanations = reasons(match(ptx, module, of_ptx, of_sass, places))
     rows: list[CrosscheckRow] = []
     for key in sorted({*before, *after, *dummies}, key=_order):
-        same = before[key] == after[key]
-        why = "" if same else explanations.get(key) or NOT_EXPLAINED
+        why = "" if before[key] == after[key] else explanations[key]
         hints, added = _hints(of_sass, key), _added(of_ptx, of_sass, key)
         rows.append(CrosscheckRow(*key, before[key], after[key], dummies[key], why, hints, added))
     return tuple(rows)

@@ -22,6 +22,7 @@ Key = tuple[str, str]
 Places = Mapping[Pos, tuple[object, int]]
 """Where accesses of the PTX point, by their position: a base, and bytes from it."""
 TENSOR = "tensor"  # machine instructions of ``wgmma`` have other lines
+NOT_EXPLAINED = "not explained"
 NO_TABLE = "the machine code has no line table of this PTX (-lineinfo)"
 _DROPPED = "{n} dropped: nothing reads the result"
 _UNREACHED = "{n} dropped: never executed"
@@ -131,7 +132,8 @@ def match(
     lanes = any("%laneid" in uses(i) for i in ptx.instructions)
     hosts = [pair for pair in by_line.values() if all(pair)]
     joined: dict[int, list[Item]] = defaultdict(list)
-    dead = _dead(ptx, {i.instruction.pos for i in before if i.category != TENSOR} - places.keys())
+    never = {i.instruction.pos for i in before if i.category != TENSOR} - places.keys()
+    dead = _dead(ptx, never) if any(not theirs for _, theirs in by_line.values()) else never
     spilled = any(item.category.startswith("local ") for item in after)
     for ours, theirs in by_line.values():
         if not ours:
@@ -153,21 +155,18 @@ def match(
     return (*matches, *(_once(each, most[each.before[0].loop]) for each in paired))
 
 
-def reasons(matches: Iterable[Match]) -> dict[Key, str | None]:
-    """Why numbers differ, by category and width; None where that is not known of all."""
-    found: dict[Key, Counter[str] | None] = {}
+def reasons(matches: Iterable[Match]) -> dict[Key, str]:
+    """Why numbers differ, by category and width; `NOT_EXPLAINED` where it is not known of all."""
+    found: dict[Key, Counter[str]] = defaultdict(Counter)
     for each in matches:
         one, two = (Counter(item.key for item in side) for side in (each.before, each.after))
         for key in {*one, *two}:
-            if one[key] == two[key]:
-                continue
-            words = found.setdefault(key, Counter())
-            if each.fate == "unknown":
-                found[key] = None
-            elif words is not None:
-                words[each.words] += each.number
+            if one[key] != two[key]:
+                found[key][each.words if each.fate != "unknown" else NOT_EXPLAINED] += each.number
     return {
-        key: None if words is None else "; ".join(w.format(n=n) for w, n in sorted(words.items()))
+        key: NOT_EXPLAINED
+        if NOT_EXPLAINED in words
+        else "; ".join(w.format(n=n) for w, n in sorted(words.items()))
         for key, words in found.items()
     }
 
@@ -198,22 +197,24 @@ _BECOME_ACCESSES = ("tcgen05", "call", "multimem", "st", "ld", "red", "atom", "c
 
 def _dead(ptx: Function, never: set[Pos]) -> set[Pos]:
     """What goes nowhere: nothing reads it, or what does goes nowhere or is ``never`` executed."""
-    code = list(ptx.instructions)
-    dead = set(never)
-    while True:
-        live = [i for i in code if i.pos not in dead]
-        read = Counter(name for i in live for name in set(uses(i)) - set(definitions(i)))
-        more = {
-            i.pos
-            for i in live
-            if i.base not in _EFFECTS
-            and "volatile" not in i.parts
-            and definitions(i)
-            and not any(read[name] for name in definitions(i))
-        }
-        if not more:
-            return dead
-        dead |= more
+    code = {i.pos: (i, set(definitions(i))) for i in ptx.instructions if i.pos not in never}
+    reads = {pos: set(uses(i)) - written for pos, (i, written) in code.items()}
+    read = Counter(name for names in reads.values() for name in names)
+    makers = defaultdict(list)
+    for pos, (_, written) in code.items():
+        for name in written:
+            makers[name].append(pos)
+    dead, waiting = set(never), list(code)
+    while waiting:
+        pos = waiting.pop()
+        instruction, written = code[pos]
+        kept = instruction.base in _EFFECTS or "volatile" in instruction.parts or not written
+        if kept or pos in dead or any(read[name] for name in written):
+            continue
+        dead.add(pos)
+        read.subtract(reads[pos])
+        waiting += [maker for name in reads[pos] for maker in makers[name]]
+    return dead
 
 
 def _host(
