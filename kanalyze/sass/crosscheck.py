@@ -16,9 +16,9 @@ from kanalyze.ptx.ir import Function, Instruction, Module
 from kanalyze.ptx.memory import memory_access as ptx_access
 from kanalyze.sass import cfg as sass_cfg
 from kanalyze.sass.explain import NOT_EXPLAINED, Item, Match, Places, match, reasons
-from kanalyze.sass.ir import SassFunction, SassInstruction
+from kanalyze.sass.ir import SassFunction, SassInstruction, Special
 from kanalyze.sass.memory import memory_access
-from kanalyze.sass.registers import mma_shape
+from kanalyze.sass.registers import definitions, mma_shape, uses
 from kanalyze.sass.table import tensor_core
 
 CATEGORIES = (
@@ -138,8 +138,26 @@ def _sass_items(graph: sass_cfg.SassCfg) -> tuple[list[Item], Counter[tuple[str,
                 continue
             source = None if instruction.source is None else instruction.source.line
             header = None if loop is None else loop.header
-            items.append(Item(*key, instruction.ptx_line, source, header, instruction))
+            by_lane = key[0].endswith("atomic") and _by_lane(graph.function, instruction)
+            items.append(Item(*key, instruction.ptx_line, source, header, instruction, by_lane))
     return items, dummies
+
+
+def _by_lane(function: SassFunction, atomic: SassInstruction) -> bool:
+    """Whether the guard of an atomic compares the lane: the assembler added up the others'."""
+    if atomic.guard is None:
+        return False
+    wanted = {atomic.guard.name}
+    for instruction in reversed(function.instructions):
+        written = wanted.intersection(definitions(instruction))
+        if instruction.address >= atomic.address or not written:
+            continue
+        if Special("SR_LANEID") in instruction.operands:
+            return True
+        wanted -= written
+        if instruction.base in ("ISETP", "MOV", "PLOP3"):
+            wanted |= set(uses(instruction))
+    return False
 
 
 def matches(

@@ -42,7 +42,7 @@ class Item:
     """One access or tensor instruction: what it is, its line, the loop it stands in.
 
     ``line`` is that of the PTX, ``source`` that of the source. ``loop`` is the header of the
-    innermost loop, None outside of loops.
+    innermost loop, None outside of loops. ``by_lane``: the guard of an atomic depends on the lane.
     """
 
     category: str
@@ -51,6 +51,7 @@ class Item:
     source: int | None
     loop: int | None
     instruction: Instruction | SassInstruction
+    by_lane: bool = False
 
     @property
     def key(self) -> Key:
@@ -258,14 +259,9 @@ def _pair(
         one, two = (i.loop is not None for i in (first, after[0]))
         if one and not two:
             return Match("moved", before, after, "{n} moved out of the loop")
-        if (
-            first.category.endswith("atomic")
-            and not lanes
-            and _guard(after[0])
-            and not _guard(first)
-        ):
+        if any(i.by_lane for i in after):
             words = "{n} aggregated: one lane of a warp makes it for all"
-            return Match("aggregated", before, after, words)
+            return Match("unknown" if lanes else "aggregated", before, after, words)
         return Match("same", before, after)
     return _sized(before, after)
 
@@ -342,10 +338,6 @@ def _added(item: Item, known: Mapping[int, Instruction], own: set[int]) -> Match
 
 def _kind(item: Item) -> str:
     return item.category.rpartition(" ")[2]
-
-
-def _guard(item: Item) -> bool:
-    return item.instruction.guard is not None
 
 
 def _list(items: Iterable[Item]) -> str:

@@ -45,8 +45,7 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
         executed[f"shared_{kind}_wavefronts"] = wavefronts
     for operation in _OPERATIONS:
         name, requests = f"global_{operation}_requests", code.requests(operation)
-        told = requests.value is not None or totals.unmatched(name)
-        if told and requests.value != values[name]:
+        if totals.unmatched(name) or requests.value not in (None, values[name]):
             executed |= {name: requests, f"global_{operation}_sectors": code.sectors(operation)}
     assumptions: list[str] = []
     for name, total in executed.items():

@@ -107,7 +107,11 @@ STORED_TWICE = """ mov.u32 %r8, 1;
  st.global.b32 [%rd4], %r1;"""
 ATOMICS = """ mov.u32 %r8, 1;
  red.global.add.u32 [%rd1], %r1;
- red.global.add.u32 [%rd4], %r1;"""
+ red.global.add.u32 [%rd4], %r1;
+ setp.gt.u32 %p1, %r1, 16;
+ @%p1 bra END;
+ red.global.add.u32 [%rd4+4096], %r1;
+END:"""
 HALF = """ ld.global.nc.v2.b32 {%r8, %r9}, [%rd4];"""
 
 
@@ -163,10 +167,11 @@ NOTHING = 0, 0
         (HALF, {"LDG": 1}, [("split", "1 narrowed from 8 B to 4 B", W, 4 * W)]),
         (
             ATOMICS,  # REDUX adds up the lanes of a warp: one of them asks
-            {"REDUX": 1, "REDG": 2},
+            {"REDUX": 1, "REDG": 3},
             [
                 ("aggregated", "1 aggregated: one lane of a warp makes it for all", W, W),
                 ("same", None, W, 4 * W),
+                ("same", None, 4, 4 * 3),  # one warp a block, 17 lanes: the guard is another one
             ],
         ),
     ],
