@@ -795,7 +795,8 @@ def looped(times: int) -> str:
     return (
         "  .reg .pred %p<2>;\n  mad.lo.s32 %r4, %r2, 128, %r1;\n  mul.wide.u32 %rd5, %r4, 4;\n"
         "  add.s64 %rd6, %rd3, %rd5;\n  mov.u32 %r5, 0;\n  mov.f32 %f0, 0f00000000;\n"
-        "$L1:\n  ld.global.f32 %f1, [%rd6];\n  add.f32 %f0, %f0, %f1;\n  add.s32 %r5, %r5, 1;\n"
+        "$L1:\n  ld.volatile.global.f32 %f1, [%rd6];\n  add.f32 %f0, %f0, %f1;\n"
+        "  add.s32 %r5, %r5, 1;\n"
         f"  setp.lt.s32 %p1, %r5, {times};\n  @%p1 bra $L1;\n"
         "  add.s64 %rd8, %rd4, %rd5;\n  st.global.f32 [%rd8], %f0;\n"
     )

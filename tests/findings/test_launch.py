@@ -34,7 +34,7 @@ SHARED = """
   mul.lo.u32 %r2, %r1, {stride};
   mov.u32 %r3, tile;
   add.u32 %r4, %r3, %r2;
-  ld.shared.{opcode}, [%r4];
+  ld.volatile.shared.{opcode}, [%r4];
   mul.wide.u32 %rd2, %r1, {width};
   add.s64 %rd3, %rd1, %rd2;
   st.global.b{bits} [%rd3], %v1;
