@@ -35,7 +35,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache folder for the session, so that no test depends on the user's.
 
@@ -46,7 +46,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KANALYZE_CACHE_DIR", str(folder))
-        for name in ("NO_COLOR", "CLICOLOR_FORCE", "KANALYZE_DEBUG", "COLUMNS"):
+        for name in ("TRITON_CACHE_DIR", "NO_COLOR", "CLICOLOR_FORCE", "KANALYZE_DEBUG", "COLUMNS"):
             patch.delenv(name, raising=False)
         yield folder
 

@@ -46,6 +46,8 @@ def environment(place: str) -> Iterator[None]:
         stack.enter_context(knobs.runtime.scope())
         stack.enter_context(knobs.compilation.scope())
         stack.enter_context(knobs.cache.scope())
+        stack.enter_context(knobs.nvidia.scope())
+        knobs.nvidia.dump_ptxas_log = True  # else ptxas runs once more for it
         knobs.runtime.interpret = False
         knobs.compilation.store_binary_only = False
         if not os.environ.get("TRITON_CACHE_DIR"):
@@ -118,11 +120,15 @@ def stand_in(capability: int, path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one compilation gave: texts and binary by stage, Triton's metadata, its warnings."""
+    """What one compilation gave: texts and binary by stage, Triton's metadata, its warnings.
+
+    ``log`` is what ptxas said; "" where Triton's cache held the binary.
+    """
 
     asm: dict[str, Any]
     metadata: dict[str, Any]
     warnings: tuple[str, ...]
+    log: str
 
 
 def compile_source(
@@ -183,12 +189,16 @@ def compile_source(
         raise _triton_errors.translated(
             error, said.output, said.errors, kernel, capability
         ) from error
-    if said.output:
-        print(said.output, end="", file=sys.stderr)  # tl.static_print
+    log = re.search(r"^ptxas\S* .*", said.output, re.MULTILINE | re.DOTALL)
+    if printed := said.output[: log.start()] if log else said.output:
+        print(printed, end="", file=sys.stderr)  # tl.static_print
     metadata = done.metadata._asdict()
+    own = knobs.compilation.disable_line_info or knobs.nvidia.disable_ptxas_opt
+    of_flags = log and not own and not metadata.get("ptx_options")
     metadata["name"] = done.name
     metadata["loc_column_base"] = kernel.column_base()
-    return Output(asm, metadata, tuple(_triton_errors.diagnostics(said.errors, "warning")))
+    warnings = tuple(_triton_errors.diagnostics(said.errors, "warning"))
+    return Output(asm, metadata, warnings, log[0] if log and of_flags else "")
 
 
 def _constant(value: object) -> object:

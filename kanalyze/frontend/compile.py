@@ -405,7 +405,8 @@ def _compiled(
     limits.check_limits(metadata, capability, kernel, with_stages)
     ptx, name = output.asm["ptx"], output.metadata["name"]
     fmad = metadata.get("enable_fp_fusion", True)
-    resources = ptxas.ptxas_resources(ptx, fmad=fmad)[name]
+    made_so = (output.log, output.asm["cubin"]) if output.log else None
+    resources = ptxas.assemble(ptx, fmad=fmad, made=made_so).resources[name]
     resources = replace(
         resources, shared_bytes=resources.static_shared_bytes + metadata.get("shared", 0)
     )

@@ -82,23 +82,6 @@ def _triton_passes(flag: str) -> bool:
         return False
 
 
-def ptxas_resources(
-    ptx: str, arch: str | None = None, *, fmad: bool = True
-) -> dict[str, KernelResources]:
-    """Return the resources of every entry in a PTX text, as ``ptxas -v`` reports them.
-
-    Args:
-        ptx: the PTX text.
-        arch: for example ``sm_90a``; None takes the text's ``.target``.
-        fmad: whether ptxas may fuse multiplications and additions (Triton's default).
-
-    Raises:
-        InputError: ptxas rejects the text; the spot is the line that it names.
-        MissingToolError: there is no ptxas, or none that knows this architecture or PTX version.
-    """
-    return assemble(ptx, arch, fmad=fmad).resources
-
-
 def assemble(
     ptx: str,
     arch: str | None = None,
@@ -106,20 +89,29 @@ def assemble(
     fmad: bool = True,
     file: str = "<ptx>",
     of_triton: bool = True,
+    made: tuple[str, bytes] | None = None,
 ) -> Assembled:
-    """Assemble a PTX text; see :func:`ptxas_resources`.
+    """Assemble a PTX text.
 
     Where the ptxas that Triton would take is too old for the text, the wheel's other one is tried.
 
     Args:
+        ptx: the PTX text.
+        arch: for example ``sm_90a``; None takes the text's ``.target``.
+        fmad: whether ptxas may fuse multiplications and additions (Triton's default).
         of_triton: whether with all of Triton's flags, or as ``ptxas -v`` does.
         file: the name that errors show.
+        made: what Triton's own run with the same flags said, and its cubin; ptxas is not run again.
+
+    Raises:
+        InputError: ptxas rejects the text; the spot is the line that it names.
+        MissingToolError: there is no ptxas, or none that knows this architecture or PTX version.
     """
     target = arch or ptx_target(ptx)
     first = ptxas_for(int(re.sub(r"\D", "", target) or 0))
     other = "ptxas" if first == "ptxas-blackwell" else "ptxas-blackwell"
     try:
-        return _assemble(ptx, target, tools.find(first), fmad, of_triton)
+        return _assemble(ptx, target, tools.find(first), fmad, of_triton, made)
     except tools.ToolError as error:
         complaint = error
     too_old = re.compile(r"Unsupported \.version|not defined for option 'gpu-name'|not supported")
@@ -139,7 +131,14 @@ def assemble(
     raise _rejected(ptx, complaint, file)
 
 
-def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> Assembled:
+def _assemble(
+    ptx: str,
+    arch: str,
+    tool: Path,
+    fmad: bool,
+    of_triton: bool,
+    made: tuple[str, bytes] | None = None,
+) -> Assembled:
     flags = ptxas_flags(arch, fmad, tool, of_triton)
     said_by = tools.version(tool)
     name = "ptxas-" + cache.key(ptx, said_by, *flags, "with remarks")
@@ -150,11 +149,7 @@ def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> A
             return Assembled(kept_cubin, {k: _kept(row) for k, row in rows.items()})
         except (ValueError, TypeError, AttributeError, KeyError):
             pass  # written by another version of kanalyze: made anew below
-    with tempfile.TemporaryDirectory(prefix="kanalyze-") as folder:
-        Path(folder, "input.ptx").write_text(ptx, encoding="utf-8")
-        limit = SHORT_TIMEOUT_S if len(ptx) < 1_000_000 else tools.TIMEOUT_S
-        log = tools.run(tool, [*flags, "input.ptx", "-o", "output.cubin"], folder, limit)
-        cubin = Path(folder, "output.cubin").read_bytes()
+    log, cubin = made or _run(ptx, tool, flags)
     resources = parse_ptxas_log(log, said_by)
     if any("cmem[0]" not in log for _ in resources):
         of_cubin = tools.cubin_resources(cubin)
@@ -165,6 +160,14 @@ def _assemble(ptx: str, arch: str, tool: Path, fmad: bool, of_triton: bool) -> A
     cache.store(name + ".cubin", cubin)
     cache.store(name, json.dumps({k: asdict(row) for k, row in resources.items()}).encode())
     return Assembled(cubin, resources)
+
+
+def _run(ptx: str, tool: Path, flags: list[str]) -> tuple[str, bytes]:
+    with tempfile.TemporaryDirectory(prefix="kanalyze-") as folder:
+        Path(folder, "input.ptx").write_text(ptx, encoding="utf-8")
+        limit = SHORT_TIMEOUT_S if len(ptx) < 1_000_000 else tools.TIMEOUT_S
+        log = tools.run(tool, [*flags, "input.ptx", "-o", "output.cubin"], folder, limit)
+        return log, Path(folder, "output.cubin").read_bytes()
 
 
 def _kept(row: dict[str, Any]) -> KernelResources:
@@ -184,7 +187,7 @@ def _rejected(ptx: str, error: tools.ToolError, file: str) -> InputError:
 
 
 def usages_of_ptx(ptx: str, file: str = "<ptx>") -> ptxas_log.Text:
-    """Return what ptxas says of a PTX text; errors: see :func:`ptxas_resources`."""
+    """Return what ptxas says of a PTX text; errors: see :func:`assemble`."""
     return ptxas_log.Text(
         tuple(
             ptxas_log.Usage(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import pytest
 from kanalyze import Launch, Traffic, UsageError, occupancy, parse_ptx
 from kanalyze.frontend.subject import Settings
 from kanalyze.launch.record import LaunchParam
-from kanalyze.toolchain import ptxas
 from tests.counted import estimate
 
 pytestmark = [
@@ -33,13 +31,6 @@ QUESTIONS = Path(__file__).parents[3] / "shared" / "questions"
 def _questions_are_here() -> None:
     if not QUESTIONS.is_dir():
         pytest.skip("the questions are not here")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _assembled_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ptxas, "ptxas_resources", cache(ptxas.ptxas_resources))
-        yield
 
 
 def folder(number: str) -> Path:

@@ -28,15 +28,6 @@ STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "sass")
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache_folder(tmp_path_factory):
-    """Give the whole session one cache of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KANALYZE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.delenv("TRITON_CACHE_DIR", raising=False)
-        yield
-
-
 def user(name, **keywords) -> Compiled:
     return compile_kernel(f"{USER}:{name}", **keywords)
 

@@ -90,7 +90,7 @@ def test_target():
 
 @pytest.mark.usefixtures("needs_tools")
 def test_several_entries_and_device_functions():
-    resources = ptxas.ptxas_resources(PTX)
+    resources = ptxas.assemble(PTX).resources
     assert set(resources) == {"one", "two"}
     assert resources["one"].static_shared_bytes == 512
     assert resources["one"].barriers == 1
@@ -117,9 +117,9 @@ def test_ptx_errors_name_the_line():
     with pytest.raises(InputError):
         ptxas.assemble(".target sm_80\n\0\ufffd{")
     with pytest.raises(MissingToolError, match=r"pip install --upgrade triton"):
-        ptxas.ptxas_resources(PTX, "sm_999")
+        ptxas.assemble(PTX, "sm_999")
     with pytest.raises(MissingToolError, match=r"Unsupported \.version"):
-        ptxas.ptxas_resources(PTX.replace(".version 7.0", ".version 99.0"))
+        ptxas.assemble(PTX.replace(".version 7.0", ".version 99.0"))
 
 
 @pytest.mark.usefixtures("needs_tools")
@@ -212,7 +212,7 @@ def test_each_of_several_modules_in_a_file_has_its_resources(tmp_path: Path) -> 
     path = tmp_path / "both.ptx"
     path.write_text(PTX + "\n" + other)
     kernels = analyze(path).kernels
-    alone = {**ptxas.ptxas_resources(PTX), **ptxas.ptxas_resources(other)}
+    alone = {**ptxas.assemble(PTX).resources, **ptxas.assemble(other).resources}
     assert len(kernels) == len(alone) >= 2
     for kernel in kernels:
         assert kernel.registers_per_thread == alone[kernel.name].registers > 0

@@ -96,7 +96,7 @@ def test_the_kernels_compile() -> None:
     from kanalyze.toolchain import ptxas
 
     text = CYCLIC.replace("sm_70", "sm_90").replace(".version 7.0", ".version 7.8")
-    assert ptxas.ptxas_resources(text)["cyclic"].registers <= 64
+    assert ptxas.assemble(text).resources["cyclic"].registers <= 64
     for launch in launches():
         assert compile_kernel(
             launch.target, dtype=launch.dtype, settings=dict(launch.settings)
