@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
