@@ -195,7 +195,7 @@ def test_sharing_equals_that_of_the_trace(
     x, y, z = launch.grid
     indices = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     trace = run(compiled.ptx, compiled.name, launch.grid, launch.block, values, indices)
-    traffic = estimate(compiled, launch, simulate=False)
+    traffic = estimate(compiled, launch, simulate=False, findings=False)
     compared = 0
     for index, param in enumerate(launch.params):
         row = next((r for r in traffic.compulsory.pointers if r.pointer == param.name), None)
@@ -233,11 +233,11 @@ ret;
     data = np.zeros(4096, np.uint32)
     indices = [(block, 0, 0) for block in range(blocks)]
     trace = run(text, "k", (blocks, 1, 1), (96, 1, 1), [(PLACES, data)], indices)
-    (row,) = estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
+    (row,) = estimate(parse_ptx(text), launch, simulate=False, findings=False).compulsory.pointers
     assert row.read_sharing is not None
     assert row.read_sharing.most_blocks > 1
     generic = parse_ptx(text.replace("ld.global.b32", "ld.b32"))
-    (same,) = estimate(generic, launch, simulate=False).compulsory.pointers
+    (same,) = estimate(generic, launch, simulate=False, findings=False).compulsory.pointers
     assert same.read_sharing == row.read_sharing
     check(row.read_sharing, traced(trace, PLACES, PLACES + 16384, False))
 
@@ -246,9 +246,9 @@ ret;
 def test_sharing_in_words() -> None:
     case = ("softmax", {"M": 3, "N": 1001}, "fp16", "sm_80")
     launch, _ = launch_of(compiled_of(case), 0)
-    text = render(estimate(compiled_of(case), launch, simulate=False), width=200)
+    text = render(estimate(compiled_of(case), launch, simulate=False, findings=False), width=200)
     assert "98.9 % by 1 block, 1.06 % by 2," in text  # 2 of 188: where rows meet
     case = ("matmul_relu", {"M": 300, "N": 272, "K": 136, "GROUP_M": 2}, None, "sm_90")
     launch, _ = launch_of(compiled_of(case), 0)
-    text = render(estimate(compiled_of(case), launch, simulate=False), width=200)
+    text = render(estimate(compiled_of(case), launch, simulate=False, findings=False), width=200)
     assert "(each sector asked for 3 times: by 3 blocks)" in text

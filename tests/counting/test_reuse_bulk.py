@@ -48,7 +48,9 @@ def counted(body: str, blocks: int, tensor: TensorMap | None = None) -> doc.Poin
     )  # fmt: skip
     launch = Launch("k", (blocks, 1, 1), (64, 1, 1), params)
     text = HEAD + ENTRY.replace("BODY", body)
-    (pointer,) = estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
+    (pointer,) = estimate(
+        parse_ptx(text), launch, simulate=False, findings=False
+    ).compulsory.pointers
     return pointer
 
 
@@ -88,7 +90,10 @@ def test_boxes_of_all_kinds(seed: int) -> None:
 def test_a_matrix_product(arch: int) -> None:
     text, launch, (a, b, c) = matrix_product(arch)
     pointers = {
-        p.pointer: p for p in estimate(parse_ptx(text), launch, simulate=False).compulsory.pointers
+        p.pointer: p
+        for p in estimate(
+            parse_ptx(text), launch, simulate=False, findings=False
+        ).compulsory.pointers
     }
     blocks = [(i, j) for i in range(2) for j in range(2)]
     compare(

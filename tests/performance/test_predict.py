@@ -57,7 +57,7 @@ def run(case: str, **options: Any) -> Traffic:
     record = records()[case]
     return estimate(
         parse_ptx(record["ptx"], f"{case}.ptx"), Launch.from_record(record),
-        cubin=bytes.fromhex(record["cubin"]), **options,
+        cubin=bytes.fromhex(record["cubin"]), findings=False, **options,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def test_without_machine_code_there_is_a_reason(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(AssembledKernels, "code", lambda self: Unknown("there is no assembler"))
     record = records()["vector_add"]
-    traffic = estimate(parse_ptx(record["ptx"]), Launch.from_record(record))
+    traffic = estimate(parse_ptx(record["ptx"]), Launch.from_record(record), findings=False)
     assert traffic.counters["dram_read_bytes"] is None
     assert reasons(traffic)["time.predicted_us"] == "there is no assembler"
 
@@ -284,7 +284,8 @@ def test_the_clock_scales_what_runs_on_the_sms() -> None:
 
 def a_launch(text: str, grid: tuple[int, int, int], n: int, size: int = 1 << 40) -> Traffic:
     params = (LaunchParam("x", "*fp32", size), LaunchParam("n", "i32", n))
-    return estimate(parse_ptx(text), Launch("k", grid, (128, 1, 1), params, device="NVIDIA H200"))
+    launch = Launch("k", grid, (128, 1, 1), params, device="NVIDIA H200")
+    return estimate(parse_ptx(text), launch, findings=False)
 
 
 HEAD = """.version 8.7

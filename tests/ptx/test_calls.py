@@ -360,7 +360,7 @@ def test_calls_are_followed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 expected[f"shared_{kind}_wavefronts"] += max(
                     sum(w % 32 == bank for w in words) for bank in range(32)
                 )
-    traffic = estimate(parse_ptx(text), ONE_BLOCK, simulate=False)
+    traffic = estimate(parse_ptx(text), ONE_BLOCK, simulate=False, findings=False)
     found = {key: traffic.counters[key] for key in expected}
     assert found == expected
     assert traffic.analysed.accesses == traffic.analysed.of

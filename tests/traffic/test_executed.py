@@ -105,7 +105,7 @@ def estimated(body: str, n: int, blocks: int) -> tuple[doc.Traffic, Trace]:
     data = np.zeros(96 * blocks * 4, np.uint32)
     indices = [(block, 0, 0) for block in range(blocks)]
     trace = run(text, "k", (blocks, 1, 1), (96, 1, 1), [(PLACE, data), n], indices)
-    return estimate(parse_ptx(text), launch, simulate=False), trace
+    return estimate(parse_ptx(text), launch, simulate=False, findings=False), trace
 
 
 @pytest.mark.parametrize("n", [0, 1, 33, 150, 288, 1000])
@@ -190,7 +190,7 @@ def test_bundled_kernels_equal_their_traces(case: Any) -> None:
     x, y, z = launch.grid
     indices = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     trace = run(compiled.ptx, compiled.name, launch.grid, launch.block, values, indices)
-    found = estimate(compiled, launch, simulate=False)
+    found = estimate(compiled, launch, simulate=False, findings=False)
     executed, split = branches_of(trace)
     for branch in found.branches:
         if branch.reason is not None:
@@ -207,13 +207,13 @@ def test_a_sum_in_two_orders() -> None:
     """By hand: of 8 warps a block, 8 are split in 5 steps, then 4, 2, 1; or one in each of 5."""
     path = ROOT / "samples" / "cuda" / "reduce.ptx"
     launch = Launch.from_record(path.with_suffix(".json"))
-    found = estimate(path, launch, simulate=False)
+    found = estimate(path, launch, simulate=False, findings=False)
     splits = [b.divergent_warps for b in found.branches]
     assert splits == [1024 * n for n in (8, 8, 8, 8, 8, 4, 2, 1, 1)]
     assert {b.executed_warps for b in found.branches} == {8 * 1024}
     text = " ".join(render(found, width=200).split())
     assert "8 branches, reduce.cu:19, PTX lines 56-154: 48,128 of 65,536 warp executions" in text
-    halves = estimate(path, launch, kernel="reduce_halves", simulate=False).branches
+    halves = estimate(path, launch, kernel="reduce_halves", simulate=False, findings=False).branches
     assert [b.divergent_warps for b in halves] == [1024 * n for n in (0, 0, 0, 1, 1, 1, 1, 1, 1)]
 
 
@@ -230,7 +230,9 @@ ret;
 """
     )
     params = (LaunchParam("x", "*fp32", PLACE), LaunchParam("n", "i32", 5))
-    found = estimate(parse_ptx(text), Launch("k", (2, 1, 1), (96, 1, 1), params), simulate=False)
+    found = estimate(
+        parse_ptx(text), Launch("k", (2, 1, 1), (96, 1, 1), params), simulate=False, findings=False
+    )
     (branch,) = found.branches
     assert (branch.executed_warps, branch.divergent_warps) == (6, None)
     assert branch.reason is not None
@@ -251,7 +253,9 @@ def test_spills_are_those_of_the_machine_code() -> None:
     )
     text = f"{head}{loads}bar.sync 0;\n{stores}ret;\n}}\n"
     params = (LaunchParam("x", "*fp32", PLACE), LaunchParam("n", "i32", 5))
-    found = estimate(parse_ptx(text), Launch("k", (4, 1, 1), (96, 1, 1), params), simulate=False)
+    found = estimate(
+        parse_ptx(text), Launch("k", (4, 1, 1), (96, 1, 1), params), simulate=False, findings=False
+    )
     spills = found.bytes_by_space["spill"]
     threads = 4 * 96
     assert spills["store"] is not None

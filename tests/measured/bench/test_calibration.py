@@ -165,7 +165,9 @@ def test_a_rate_from_a_recorded_time() -> None:
     # What reaches HBM is between half a residue of L2 less and all 512 MiB.
     assert (2 * 4 * n - gpu.l2_bytes) / time / 1e3 < rate < gpu.dram_gb_per_s  # type: ignore[operator]
     own = {gpu.name: {"hbm_rate": CacheParameter(rate, "measured")}}
-    assert estimate(made, calibration=own).time.predicted_us == pytest.approx(time, rel=0.005)
+    assert estimate(made, calibration=own, findings=False).time.predicted_us == pytest.approx(
+        time, rel=0.005
+    )
 
 
 def test_rates_are_recovered_from_the_models_own_times() -> None:
@@ -174,7 +176,9 @@ def test_rates_are_recovered_from_the_models_own_times() -> None:
     truth = {"hbm_rate": CacheParameter(3300.0, "measured")}
     one = launches()[0]
     made = compile_kernel(one.target, dtype=one.dtype, settings=dict(one.settings))
-    time = estimate(made, device="H200", calibration={gpu.name: truth}).time.predicted_us
+    time = estimate(
+        made, device="H200", calibration={gpu.name: truth}, findings=False
+    ).time.predicted_us
     assert time is not None
     measured = CalibrationTimes(gpu.name, "2026-01-01", {"driver": "1.2"},
                         tuple(knee(30 * MIB, 2600, 6000)), {one.name: time})  # fmt: skip

@@ -220,7 +220,7 @@ def given(case: str) -> Given | None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimating, "predict", take)
-        estimating.estimate(record.module, record.launch, cubin=record.cubin)
+        estimating.estimate(record.module, record.launch, cubin=record.cubin, findings=False)
     return found[0] if found else None
 
 
