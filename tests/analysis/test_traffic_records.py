@@ -182,6 +182,7 @@ def test_names_mean_nothing(path: Path, tmp_path: Path) -> None:
     relabelled = dataclasses.replace(launch, kernel="other", params=tuple(names))
     alone = tmp_path / "before.ptx"  # without the cubin, which has the old names
     alone.write_text(text, "utf-8")
-    before, after = estimate(alone, launch), estimate(other, relabelled)
+    before = estimate(alone, launch, findings=True)
+    after = estimate(other, relabelled, findings=True)
     assert after.kernel == "zebra"
     assert numbers(before) == numbers(after)

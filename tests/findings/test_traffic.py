@@ -56,7 +56,7 @@ def copied(
         LaunchParam("n", "i64" if wide else "u32", n),
     )
     launch = Launch("copy", (blocks, 1, 1), (1024, 1, 1), params, device="NVIDIA H200")
-    found = estimate(parse_ptx(text), launch)
+    found = estimate(parse_ptx(text), launch, findings=True)
     assert found.analysed.accesses == found.analysed.of == 2
     return [(f.id, f.message) for f in found.findings if f.severity == "error"]
 
@@ -95,7 +95,7 @@ def scattered(folder: Path, cast: str) -> list[Finding]:
     pointers = (LaunchParam(name, "*fp32", at << 40) for at, name in enumerate(("x", "y"), 1))
     params = (*pointers, LaunchParam("index", "*i32", 5 << 40))
     launch = Launch("scatter", (512, 1, 1), (128, 1, 1), params, device="NVIDIA H200")
-    found = estimate(compiled, launch, assume={"index": "range:2096896:1"})
+    found = estimate(compiled, launch, assume={"index": "range:2096896:1"}, findings=True)
     return [finding for finding in found.findings if finding.severity == "error"]
 
 
