@@ -1,6 +1,6 @@
 """Whether tests are called the same whenever and wherever they are collected; for `make check`.
 
-``python tests/names_of_tests.py``: two collections, one after the other, with different hash
+``python tests/names_of_tests.py``: two collections, side by side, with different hash
 seeds, one in this checkout and one in a copy of it in another folder, give one list. pytest-xdist
 runs nothing where its processes disagree.
 """
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
@@ -34,9 +35,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "build"))
-        first, second = collected(ROOT, seed=1), collected(copy, seed=2)
+        with ThreadPoolExecutor() as both:
+            first, second = both.map(collected, (ROOT, copy), (1, 2))
     if first != second:
-        differences = unified_diff(first, second, "in the checkout", "later in a copy", "", "", 0)
+        differences = unified_diff(first, second, "in the checkout", "in a copy", "", "", 0)
         sys.exit("\n".join(["names of tests change:", *islice(differences, 20)]))
     print(f"{len(first)} tests are called the same in another folder and with another hash seed")
 
