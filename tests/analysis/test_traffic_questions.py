@@ -264,7 +264,7 @@ STRIDED = """\
     mov.u32 %r1, %tid.x;
     mov.u32 %r2, t;
     mad.lo.s32 %r3, %r1, {stride}, %r2;
-    ld.shared.{type} %{register}, [%r3];
+    ld.volatile.shared.{type} %{register}, [%r3];
     ret;
 }}
 """

@@ -86,7 +86,7 @@ def compiled(kernel: str, signature: dict[str, str], constexprs: dict[str, int],
     from kanalyze.frontend.user_file import load
 
     source = ASTSource(
-        fn=getattr(load(KERNELS), kernel),
+        fn=getattr(load(KERNELS).module, kernel),
         signature=signature | dict.fromkeys(constexprs, "constexpr"),
         constexprs=constexprs,
     )

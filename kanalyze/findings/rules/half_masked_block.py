@@ -89,7 +89,7 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         f"({', '.join([*given, f'{block} = {named[block]:,}'])}; "
         f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}){narrow}",
         "loop over the row in smaller blocks, of which only the last one is masked",
-        source, {"masked_share": share, "lines": lines},
+        source, {"masked_share": share, "lines": ", ".join(map(str, lines))},
         unproven="the source would have to be changed by hand",
     )  # fmt: skip
 
@@ -122,7 +122,11 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
 def explains(cause: Finding, other: Finding) -> bool:
     """Whether another finding is about the same lines, and goes with them."""
     line = other.source.line if other.source is not None else None
-    return cause.proof is not None and other.id in _SAME_CAUSE and line in cause.numbers["lines"]
+    return (
+        cause.proof is not None
+        and other.id in _SAME_CAUSE
+        and str(line) in str(cause.numbers["lines"]).split(", ")
+    )
 
 
 def _masked(facts: Facts) -> list[AccessGroup]:
