@@ -18,6 +18,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kanalyze.counting.bindings import arrays_of
 from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.frontend.argument import Argument, Resources
@@ -38,7 +40,8 @@ from kanalyze.results import kernel as doc
 from kanalyze.symbolic.accesses import Addresses
 from kanalyze.symbolic.loops import TripCount
 from kanalyze.symbolic.readable import Reader
-from kanalyze.symbolic.value import Arrays, leaves, unknown_reasons
+from kanalyze.symbolic.value import Arrays, Value, in_order, leaves, unknown_reasons
+from kanalyze.symbolic.value import evaluate as evaluate_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def describe(
         resources_from=resources.tool,
         tensor_core=doc.TensorCore(per_warp["mma"], per_warp["wgmma"], per_warp["tcgen05"]),
         findings=(),
-        notes=(*not_understood, *notes),
+        notes=(*not_understood, *_clusters(function), *notes),
         listing=(),
     )
     if with_listing:
@@ -192,6 +195,13 @@ def _branches(code: EvaluatedKernel) -> dict[str, int]:
     return {kind: by_kind[kind] for kind in ("divergent", "warp", "block", "unknown")}
 
 
+def _clusters(function: ir.Function) -> list[str]:
+    """The shape of clusters that the kernel requires, in words."""
+    shape = _triple(function, "reqnctapercluster")
+    extents = " x ".join(map(str, shape or ()))
+    return [f"clusters of {extents} blocks (.reqnctapercluster)"] if shape else []
+
+
 def _triple(function: ir.Function, name: str) -> tuple[int, ...] | None:
     given = function.directives.get(name)
     return tuple((*given, 1, 1)[:3]) if given else None
@@ -216,7 +226,11 @@ def _params(
                 source_name=argument.name if argument else None,
                 source_type=argument.type if argument else None,
                 facts=argument.facts if argument else (),
-                required_alignment=_alignment([a for a in accesses if a.pointer == shown]),
+                required_alignment=(
+                    None
+                    if parameter.element_bytes == 1  # a struct, perhaps of pointers
+                    else _alignment([a for a in accesses if a.pointer == shown])
+                ),
             )
         )
     return tuple(params)
@@ -303,6 +317,30 @@ def _element_bytes(
     return known
 
 
+def _iterations(code: EvaluatedKernel) -> dict[int | None, int]:
+    """Iterations of the loops that run equally often in all threads of every launch, by header."""
+    limit = code.required_block or _triple(code.function, "maxntid")
+    extents = np.indices(limit).reshape(3, -1) if limit is not None else None
+    result: dict[int | None, int] = {}
+    for header, trip in code.addresses.solved.trips.items():
+        if trip.count is None:
+            continue
+        below = in_order([trip.count])
+        names = {node.payload for node in below if node.op == "special"}
+        kinds = {node.op for node in below if not node.args}
+        if kinds - {"const", "special"} or names - {"tid.x", "tid.y", "tid.z"}:
+            continue
+        if names and extents is None:
+            continue
+        tids = (
+            {} if extents is None else dict(zip(("tid.x", "tid.y", "tid.z"), extents, strict=True))
+        )
+        (counts,) = evaluate_values([trip.count], tids, {}, {}, {})
+        if (counts == np.ravel(counts)[0]).all():
+            result[header] = int(np.ravel(counts)[0])
+    return result
+
+
 def _coarsening(
     code: EvaluatedKernel,
     notation: Notation,
@@ -312,6 +350,7 @@ def _coarsening(
 ) -> tuple[Coarsening, list[doc.UnknownField]]:
     """Elements of a thread, with what is not known of them."""
     moved = []
+    iterations = _iterations(code)
     for value, access in zip(code.addresses.accesses, accesses, strict=True):
         by_thread = any(
             leaf.payload.startswith(("tid", "laneid", "warpid"))
@@ -325,9 +364,13 @@ def _coarsening(
             and access.stage != "prologue"
             and by_thread
         ):
+            loop = code.cfg.innermost_loop(value.block)
+            header = None if loop is None else loop.header
             moved.append(
-                MovedBytes(access.pointer, access.opcode, access.bytes_per_thread,
-                      access.kind == "store", access.loop_depth)
+                MovedBytes(
+                    access.pointer, access.opcode, access.bytes_per_thread,
+                    access.kind == "store", access.loop_depth, header, iterations.get(header),
+                )
             )  # fmt: skip
     result = coarsening(moved, _element_bytes(code, notation, arguments), threads)
     unknown = [
@@ -349,20 +392,36 @@ def _roles(
 ) -> tuple[doc.Role, ...]:
     """What special registers are used for."""
     known = []
+    elsewhere: dict[str, list[str]] = {}
+    texts: tuple[tuple[Value | None, str], ...]
     for value, access in zip(code.addresses.accesses, accesses, strict=True):
-        if access.space in ("global", "generic") and access.address and access.pointer:
+        through = access.space in ("global", "generic") and access.address and access.pointer
+        if through:
             known.append(
                 roles.AddressPolynomial(
-                    access.pointer,
+                    access.pointer or "",
                     notation.reader.polynomial(value.address).terms,
-                    notation.pointers.get(access.pointer),
+                    notation.pointers.get(access.pointer or ""),
                     access.pattern,
                     access.bytes_per_thread,
                 )
             )
+        words = (
+            "an address that is not known" if access.address is None
+            else f"an address of {access.space} memory"
+        )  # fmt: skip
+        texts = (
+            (None if through else value.address, words),
+            (value.shared, "an address of shared memory"),
+        )
+        for address, place in texts:
+            for leaf in leaves(address, "special") if address is not None else ():
+                elsewhere.setdefault(str(leaf.payload), []).append(place)
     named = {d.name: d.expression for d in definitions}
+    unknown = sum(a.address is None for a in accesses)
     return tuple(
         doc.Role(name[1:], text)
         for name in static_counts.special_registers(code.function.instructions)
-        if (text := roles.role(name[1:], known, named)) is not None
+        if (text := roles.role(name[1:], known, named, elsewhere.get(name[1:], ()), unknown))
+        is not None
     )

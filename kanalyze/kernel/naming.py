@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from kanalyze.frontend.argument import Argument
@@ -23,7 +23,7 @@ from kanalyze.results import kernel as doc
 from kanalyze.symbolic.bits import Bits
 from kanalyze.symbolic.loops import WAITS_ON_MBARRIER
 from kanalyze.symbolic.readable import Reader
-from kanalyze.symbolic.value import Value, in_order
+from kanalyze.symbolic.value import Value, in_order, leaves
 
 _OPERATIONS: dict[type[ast.operator], tuple[str, ...]] = {
     ast.Add: ("add", "or"),
@@ -97,9 +97,12 @@ def notation_of(
             {f"tid.{axis}": extent - 1 for axis, extent in axes},
         ),
         loops=loops,
-        named=name_values(values, solved.registers.origins, line_of, taken),
+        named=name_values(
+            values, solved.registers.origins, line_of, taken, _pointers(code, arguments)
+        ),
     )
-    return Notation(reader, _pointers(code, arguments))
+    shown = {names.get(name, name): size for name, size in _pointers(code, arguments).items()}
+    return Notation(reader, shown)
 
 
 def _iteration_numbers(code: EvaluatedKernel) -> dict[int, str]:
@@ -110,15 +113,20 @@ def _iteration_numbers(code: EvaluatedKernel) -> dict[int, str]:
 
 
 def _pointers(code: EvaluatedKernel, arguments: Mapping[str, Argument]) -> dict[str, int | None]:
+    """What addresses start from, by its name in the PTX, and bytes of an element if known."""
     result: dict[str, int | None] = {}
     for parameter in code.function.parameters:
         argument = arguments.get(parameter.name)
-        shown = argument.name if argument is not None else parameter.name
         if argument is not None and argument.type is not None:
             if argument.type.startswith("*"):
-                result[shown] = argument.element_bytes
+                result[parameter.name] = argument.element_bytes
         elif parameter.pointer is not None or parameter.element_bytes == 8:
-            result[shown] = None
+            result[parameter.name] = None
+    for access in code.addresses.accesses:
+        for leaf in leaves(access.address, "param"):
+            name, offset = leaf.payload
+            if leaf.bits == 64 and name not in arguments:  # a member of a struct
+                result.setdefault(f"{name}[{offset}]" if offset else name, None)
     return result | {name: None for name in code.variables}
 
 
@@ -148,25 +156,32 @@ def name_values(
     origins: Mapping[Value, ir.Instruction],
     line_of: Callable[[ir.Instruction], tuple[str, int, str] | None],
     taken: Iterable[str],
+    pointers: Container[str] = (),
 ) -> dict[Value, str]:
-    """Names for parts of ``values``.
+    """Names for parts of ``values``; a pointer that is kept in a variable is still the pointer.
 
     Args:
         values: addresses, conditions, trip counts.
         origins: which instruction computed a value.
         line_of: file, line and text of the source line of an instruction, None if not known.
         taken: names that are in use.
+        pointers: names of pointer parameters in the PTX.
     """
     nodes = in_order(values)
     uniform: dict[Value, bool] = {}
     curved: dict[Value, bool] = {}
+    moved: dict[Value, bool] = {}  # a pointer, or one that was added to
     for node in nodes:
+        moved[node] = (
+            (node.op == "param" and node.payload[0] in pointers)
+            or (node.op in ("add", "sub") and any(moved[a] for a in node.args))
+        )  # fmt: skip
         uniform[node] = all(uniform[a] for a in node.args) if node.args else _is_uniform(node)
         curved[node] = node.op in _NOT_LINEAR or any(curved[a] for a in node.args)
     by_line: dict[tuple[str, int, str], tuple[Value, str]] = {}
     unnamed: list[Value] = []
     for node in nodes:
-        if not (uniform[node] and curved[node]):
+        if moved[node] or not (uniform[node] and curved[node]):
             continue
         origin = origins.get(node)
         line = line_of(origin) if origin is not None else None

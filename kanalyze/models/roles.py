@@ -28,11 +28,20 @@ _MEANING = {"ctaid": "block index", "tid": "thread index", "clusterid": "cluster
 
 
 def role(
-    register: str, accesses: Sequence[AddressPolynomial], definitions: Mapping[str, str]
+    register: str,
+    accesses: Sequence[AddressPolynomial],
+    definitions: Mapping[str, str],
+    elsewhere: Sequence[str] = (),
+    unknown: int = 0,
 ) -> str | None:
     """What ``register`` ("ctaid.x") does in the addresses; None for registers without a role.
 
-    ``definitions`` gives the names that stand for parts of addresses.
+    Args:
+        register: a special register.
+        accesses: the accesses through pointers whose addresses are known.
+        definitions: the names that stand for parts of addresses.
+        elsewhere: other addresses that it is in, in words.
+        unknown: how many addresses are not known.
     """
     stem, _, axis = register.partition(".")
     if stem not in _MEANING:
@@ -47,7 +56,9 @@ def role(
             if access.pointer not in pointers:
                 pointers.append(access.pointer)
     parts = [f"{', '.join(pointers)}: {text}" for text, pointers in said.items()]
-    return f"{head}; {'; '.join(parts)}" if parts else f"{head}; in no address"
+    parts += [f"in {', '.join(dict.fromkeys(elsewhere))}"] if elsewhere else []
+    none = f"in no known address ({unknown} not known)" if unknown else "in no address"
+    return f"{head}; {'; '.join(parts) or none}"
 
 
 def _derived(register: str, definitions: Mapping[str, str]) -> list[str]:

@@ -3,8 +3,8 @@
 What: a pipelined loop fetches tiles some iterations ahead; the first ones are fetched in front of
 the loop. Formula: a copy to shared memory that stands outside a loop, in a block that dominates the
 loop's header, and has the same source line and pointer as a copy inside the loop, is prologue.
-Source: Triton's pipeliner duplicates the operation with its location. Limits: without source lines
-nothing is told apart.
+Source: Triton's pipeliner duplicates the operation with its location. A loop that waits for all
+that it has begun is no pipeline. Limits: without source lines nothing is told apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from kanalyze.ptx import ir
 from kanalyze.ptx.cfg import Cfg
+from kanalyze.ptx.graph import NaturalLoop
+
+_PRODUCTS = ("mma", "wgmma", "tcgen05", "wmma", "ldmatrix")
+_ARITHMETIC = ("fma", "mul", "add")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,8 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
     loops = sorted(cfg.loops, key=lambda loop: -loop.depth)
     result: list[tuple[str, int] | None] = [None] * len(copies)
     for loop in loops:
+        if waits_for_all(cfg, loop) is not None:
+            continue
         inside = {c.origin for c in copies if c.block in loop.body and c.origin is not None}
         prologue = False
         for index, copy in enumerate(copies):
@@ -44,3 +51,39 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
                 if result[index] is None and copy.block in loop.body and copy.origin in inside:
                     result[index] = ("steady", loop.header)
     return result
+
+
+def waits_for_all(cfg: Cfg, loop: NaturalLoop) -> tuple[ir.Instruction, int] | None:
+    """The wait of a loop for all its copies, nothing computed since they began, and their number.
+
+    None where there is no such wait; of nested loops only the innermost is looked at.
+    """
+    if any(other.body < loop.body for other in cfg.loops):
+        return None
+    body = [i for index in loop.body for i in cfg.blocks[index].instructions]
+    body.sort(key=lambda instruction: instruction.pos)
+    begun = [n for n, i in enumerate(body) if i.opcode.startswith("cp.async.c")]
+    copies = sum(".shared" in body[n].opcode for n in begun)
+    for at, wait in enumerate(body):
+        if copies and _for_all(wait):
+            last = max((n for n in begun if n < at), default=begun[-1])
+            between = body[last:at] if last < at else body[last:] + body[:at]
+            if not any(_works(i) for i in between):
+                return wait, copies
+    return None
+
+
+def _for_all(instruction: ir.Instruction) -> bool:
+    """Whether it waits until no copy is pending."""
+    if instruction.opcode == "cp.async.wait_all":
+        return True
+    (first, *_) = instruction.operands or (None,)
+    none = isinstance(first, ir.Immediate) and first.value == 0
+    return instruction.opcode == "cp.async.wait_group" and none
+
+
+def _works(instruction: ir.Instruction) -> bool:
+    """Whether it is part of what is computed, addresses and counters left out."""
+    if instruction.base in _PRODUCTS or instruction.opcode.startswith("ld.shared"):
+        return True
+    return instruction.base in _ARITHMETIC and "f" in instruction.parts[-1]

@@ -286,4 +286,6 @@ class PtxIsa:
 def _reason(instruction: ir.Instruction, access: MemoryAccess | None) -> str:
     if access is not None and access.kind in ("load", "atomic"):
         return f"depends on data loaded by {instruction.opcode}"
+    if instruction.base == "mapa":
+        return "distributed shared memory, of another block of the cluster (mapa)"
     return f"{instruction.opcode} is not evaluated"

@@ -45,43 +45,30 @@ from kanalyze.findings import trials
 from kanalyze.findings.changes import more_stages
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
-from kanalyze.ptx import ir
+from kanalyze.models import stages
 from kanalyze.results.kernel import Finding
 
 _ID = "copies-waited-for"
-_PRODUCTS = ("mma", "wgmma", "tcgen05", "wmma", "ldmatrix")
-_ARITHMETIC = ("fma", "mul", "add")
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
     """Waits for all copies, nothing computed since the last one began."""
     cfg = facts.description.cfg
     for loop in cfg.loops:
-        if any(other.body < loop.body for other in cfg.loops):
-            continue
-        body = [i for index in loop.body for i in cfg.blocks[index].instructions]
-        body.sort(key=lambda instruction: instruction.pos)
-        begun = [n for n, i in enumerate(body) if i.opcode.startswith("cp.async.c")]
-        copies = sum(".shared" in body[n].opcode for n in begun)
-        for at, wait in enumerate(body):
-            if not copies or not _for_all(wait):
-                continue
-            last = max((n for n in begun if n < at), default=begun[-1])
-            between = body[last:at] if last < at else body[last:] + body[:at]
-            if any(_works(i) for i in between):
-                continue
-            stages = "num_stages" if facts.of_triton else "cp.async.wait_group N, N ≥ 1"
+        waited = stages.waits_for_all(cfg, loop)
+        if waited is not None:
+            wait, copies = waited
+            more = "num_stages" if facts.of_triton else "cp.async.wait_group N, N ≥ 1"
             line, source = facts.at(wait)
             yield Finding(
                 _ID, "warning", line,
                 f"{wait.opcode}{' 0' * bool(wait.operands)} in the loop waits for all of its "
                 f"{copies} cp.async, and nothing is computed since they began: each iteration pays "
                 "for their latency",
-                f"let a further stage of shared memory be under way meanwhile ({stages})",
+                f"let a further stage of shared memory be under way meanwhile ({more})",
                 source, {"copies": copies},
                 unproven="the source would have to be changed by hand",
             )  # fmt: skip
-            break
 
 
 def prove(facts: Facts, finding: Finding) -> Finding | None:
@@ -98,22 +85,6 @@ def prove(facts: Facts, finding: Finding) -> Finding | None:
         finding, advice=f"compile with {best.words}", unproven=None,
         proof=trials.proof(facts, best, {}, {}), saves=trials.saved_time(facts, best),
     )  # fmt: skip
-
-
-def _for_all(instruction: ir.Instruction) -> bool:
-    """Whether it waits until no copy is pending."""
-    if instruction.opcode == "cp.async.wait_all":
-        return True
-    (first, *_) = instruction.operands or (None,)
-    none = isinstance(first, ir.Immediate) and first.value == 0
-    return instruction.opcode == "cp.async.wait_group" and none
-
-
-def _works(instruction: ir.Instruction) -> bool:
-    """Whether it is part of what is computed, addresses and counters left out."""
-    if instruction.base in _PRODUCTS or instruction.opcode.startswith("ld.shared"):
-        return True
-    return instruction.base in _ARITHMETIC and "f" in instruction.parts[-1]
 
 
 RULE = Rule(_ID, check_kernel=check_kernel, prove=prove)
