@@ -73,7 +73,7 @@ class SourceFile:
             tree = ast.parse("\n".join(self.lines))
         except (SyntaxError, ValueError, RecursionError):
             return []
-        found: list[tuple[ast.Call, ast.AST]] = []
+        calls: list[tuple[ast.Call, ast.AST]] = []
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 for node in ast.walk(function):
@@ -82,8 +82,8 @@ class SourceFile:
                         and isinstance(node.func, ast.Attribute)
                         and node.func.attr in _MASKED
                     ):
-                        found.append((node, function))
-        return found
+                        calls.append((node, function))
+        return calls
 
     def mask_of(self, line: int, column: int) -> str | None:
         """The mask of the ``tl.load`` or ``tl.store`` at a place, as written.

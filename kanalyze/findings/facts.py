@@ -137,11 +137,11 @@ class Facts:
         """The accesses that it merged, split or dropped, as far as the machine code is at hand."""
         name, code = self.function.name, self.code
         functions = () if isinstance(code, Unknown) else code.module.functions
-        found = next((f for f in functions if f.name == name), None)
-        if found is None:
+        machine = next((f for f in functions if f.name == name), None)
+        if machine is None:
             return frozenset()
         kernel = self.description
-        graph, places = sass_cfg.build(found), kernel.addresses.places
+        graph, places = sass_cfg.build(machine), kernel.addresses.places
         matches = crosscheck.matches(kernel.cfg, graph, places, self.subject.module)
         changed = [m for m in matches if m.fate in ("merged", "split", "dropped")]
         return frozenset(item.instruction.pos for match in changed for item in match.before)

@@ -42,11 +42,11 @@ def of_kernel(facts: Facts, options: RuleOptions) -> tuple[tuple[Finding, ...], 
     Where its launch is known they judge by the estimate of it, as `of_launch` does; that is made
     only where something was found.
     """
-    found = _found(facts, options, "ptx")
-    if found.findings and facts.in_launch is not facts:
+    result = _found(facts, options, "ptx")
+    if result.findings and facts.in_launch is not facts:
         facts = facts.in_launch
-        found = _found(facts, options, "ptx")
-    return _proven(facts, options, found)
+        result = _found(facts, options, "ptx")
+    return _proven(facts, options, result)
 
 
 def of_launch(facts: Facts, options: RuleOptions) -> tuple[tuple[Finding, ...], list[UnknownField]]:
@@ -92,7 +92,7 @@ class _Found:
 
 
 def _found(facts: Facts, options: RuleOptions, command: str) -> _Found:
-    found = _Found()
+    result = _Found()
     wrong_ids: set[str] = set()  # in comments
     for rule in catalogue.rules(command):
         if rule.id in options.ignore:
@@ -103,27 +103,27 @@ def _found(facts: Facts, options: RuleOptions, command: str) -> _Found:
                 comments = facts.comments(finding)
                 wrong_ids |= set(unknown_ids(comments))
                 if not suppressions.suppressed(rule.id, comments):
-                    found.findings.append((rule, finding))
+                    result.findings.append((rule, finding))
         except Exception as error:
-            found.fault(rule, error)
-    found.failed.extend(UnknownField("findings", what) for what in sorted(wrong_ids))
-    return found
+            result.fault(rule, error)
+    result.failed.extend(UnknownField("findings", what) for what in sorted(wrong_ids))
+    return result
 
 
 def _proven(
-    facts: Facts, options: RuleOptions, found: _Found
+    facts: Facts, options: RuleOptions, result: _Found
 ) -> tuple[tuple[Finding, ...], list[UnknownField]]:
     proven: list[tuple[Rule, Finding]] = []
-    for rule, finding in sorted(found.findings, key=_promise):
+    for rule, finding in sorted(result.findings, key=_promise):
         if any(other.explains and other.explains(cause, finding) for other, cause in proven):
             continue
         try:
             outcome = _outcome(rule, facts, finding, options)
         except Exception as error:
-            found.fault(rule, error)
+            result.fault(rule, error)
             continue
         proven += [(rule, outcome)] if outcome is not None else []
-    return tuple(sorted((f for _, f in proven), key=_order)), found.failed
+    return tuple(sorted((f for _, f in proven), key=_order)), result.failed
 
 
 def _promise(pair: tuple[Rule, Finding]) -> tuple[bool, int, bool]:

@@ -54,11 +54,11 @@ def run(
         other = facts.recompiled(**change.changes)
         if isinstance(other, Unknown) or not fits(other):
             continue
-        found = facts.estimated(other) if predicted_us(facts) is not None else None
-        if found is None or isinstance(found, Unknown):
+        estimate = facts.estimated(other) if predicted_us(facts) is not None else None
+        if estimate is None or isinstance(estimate, Unknown):
             yield Trial(change, other, None)
-        elif not change.of_tiles or _same_work(facts.traffic, found, least):
-            yield Trial(change, other, found)
+        elif not change.of_tiles or _same_work(facts.traffic, estimate, least):
+            yield Trial(change, other, estimate)
 
 
 def padded(facts: Facts, numbers: Mapping[str, int]) -> Trial | None:
@@ -87,8 +87,8 @@ def padded(facts: Facts, numbers: Mapping[str, int]) -> Trial | None:
         for p in told.launch.params
     )
     then = replace(told, launch=replace(told.launch, params=params), changed=words, cache={})
-    found = facts.estimated(then)
-    return None if isinstance(found, Unknown) else Trial(Change(words, {}), then, found)
+    estimate = facts.estimated(then)
+    return None if isinstance(estimate, Unknown) else Trial(Change(words, {}), then, estimate)
 
 
 def fastest(tries: Iterable[Trial]) -> Trial | None:

@@ -168,7 +168,7 @@ def kernel_of(value: Any) -> JitKernel:
     return unwrap(innermost(value).fn.__name__, value)
 
 
-def pick(loaded: user_file.Loaded, path: Path, function: str | None) -> JitKernel:
+def pick(loaded: user_file.UserModule, path: Path, function: str | None) -> JitKernel:
     """Return a file's kernel of that name, or its only one for None.
 
     Raises:

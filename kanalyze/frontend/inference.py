@@ -52,62 +52,62 @@ class Uses:
 
 def uses(function: Any, _seen: frozenset[str] = frozenset()) -> Uses:
     """How a ``JITFunction``'s body, and the functions that it calls, use its parameters."""
-    found = Uses()
+    used = Uses()
     body = ast.parse(function.src).body[0]
     flow = _Flow(body, {p.name for p in function.params})
     for node in ast.walk(body):
         match node:
             case ast.Call():
-                _of_call(node, function, flow, found, _seen)
+                _of_call(node, function, flow, used, _seen)
             case ast.If(test=test) | ast.IfExp(test=test):
-                found.flags |= _conditions(test)
+                used.flags |= _conditions(test)
             case ast.Compare(left=ast.Name(id=name), comparators=[ast.Constant(value=str(text))]):
-                found.words[name] = text
+                used.words[name] = text
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod() | ast.RShift()):
-                found.integers |= flow.behind(node)
+                used.integers |= flow.behind(node)
             case ast.BinOp():
-                found.reckoned |= _names(node)
-    found.integers -= found.pointers - flow.loaded_for
-    return found
+                used.reckoned |= _names(node)
+    used.integers -= used.pointers - flow.loaded_for
+    return used
 
 
-def _of_call(node: ast.Call, function: Any, flow: _Flow, found: Uses, seen: frozenset[str]) -> None:
+def _of_call(node: ast.Call, function: Any, flow: _Flow, used: Uses, seen: frozenset[str]) -> None:
     """Add what a call says of the parameters in its arguments."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else _name(node.func)
     by_name = {k.arg: k.value for k in node.keywords if k.arg}
     arguments = [*node.args, *by_name.values()]
-    found.types |= {_name(by_name["dtype"])} if "dtype" in by_name else set()
+    used.types |= {_name(by_name["dtype"])} if "dtype" in by_name else set()
     if name in _MEMORY or name.startswith("atomic"):
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         of_library = owner is None or _name(owner) in _LIBRARY
         for address in arguments[:1] if of_library else [owner]:
             assert address is not None
-            found.integers |= flow.behind(address)
-            found.pointers |= flow.roots(address)
+            used.integers |= flow.behind(address)
+            used.pointers |= flow.roots(address)
         mask = [by_name["mask"]] if "mask" in by_name else []
         for condition in [*mask, *(node.args[1:2] if name == "load" else node.args[2:3])]:
-            found.integers |= flow.behind(condition)
+            used.integers |= flow.behind(condition)
     elif name in _SIZED:
         for argument in arguments[:1] if name == "full" else arguments:
-            found.integers |= flow.behind(argument)
-            found.blocks |= _names(argument) if name in _SHAPED else set()
+            used.integers |= flow.behind(argument)
+            used.blocks |= _names(argument) if name in _SHAPED else set()
     elif name == "to":
-        found.types |= {_name(argument) for argument in arguments[:1]}
+        used.types |= {_name(argument) for argument in arguments[:1]}
     else:
         callee = function.fn.__globals__.get(name)
         if name in seen or not isinstance(getattr(callee, "src", None), str):
-            found.reckoned |= set().union(*map(_names, arguments))
+            used.reckoned |= set().union(*map(_names, arguments))
             return
         inner = uses(callee, seen | {name})
         by_place = zip((p.name for p in callee.params), node.args, strict=False)
         for parameter, argument in (*by_place, *by_name.items()):
             if parameter in inner.pointers:
-                found.pointers |= flow.roots(argument)
+                used.pointers |= flow.roots(argument)
             if parameter in inner.pointers | inner.integers:
-                found.integers |= flow.behind(argument)
+                used.integers |= flow.behind(argument)
             for kind in ("blocks", "flags", "types", "reckoned"):
                 if parameter in getattr(inner, kind):
-                    getattr(found, kind).add(_name(argument))
+                    getattr(used, kind).add(_name(argument))
 
 
 def _conditions(test: ast.expr) -> set[str]:
@@ -154,10 +154,10 @@ class _Flow:
         """The parameters that an address starts from: the first terms of its sums."""
         match node:
             case ast.Name(id=name) if name in self._assigned and name not in seen:
-                found: set[str] = set()
+                starts: set[str] = set()
                 for value in self._assigned[name]:
-                    found |= self.roots(value, seen | {name})
-                return found | ({name} & self._parameters)
+                    starts |= self.roots(value, seen | {name})
+                return starts | ({name} & self._parameters)
             case ast.Name(id=name):
                 return {name} & self._parameters
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
@@ -179,19 +179,19 @@ class _Flow:
 
     def behind(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
         """The parameters that an integer is made of; what is loaded for it is noted."""
-        found: set[str] = set()
+        parts: set[str] = set()
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "load" and node.args:
             self.loaded_for |= self.roots(node.args[0], seen)
             return set(self.loaded_for)
         if isinstance(node, ast.Name):
-            found |= {node.id} & self._parameters
+            parts |= {node.id} & self._parameters
             if node.id not in seen:
                 for value in self._assigned.get(node.id, ()):
-                    found |= self.behind(value, seen | {node.id})
-            return found
+                    parts |= self.behind(value, seen | {node.id})
+            return parts
         for child in ast.iter_child_nodes(node):
-            found |= self.behind(child, seen)
-        return found
+            parts |= self.behind(child, seen)
+        return parts
 
 
 def _likelier(first: set[str], second: set[str]) -> set[str]:

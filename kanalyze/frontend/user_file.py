@@ -35,7 +35,7 @@ _siblings: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class UserModule:
     """A file that was run.
 
     Attributes:
@@ -71,10 +71,10 @@ class Loaded:
         return None
 
 
-_loaded: dict[tuple[Path, object], Loaded] = {}
+_loaded: dict[tuple[Path, object], UserModule] = {}
 
 
-def load(path: Path, variant: object = None) -> Loaded:
+def load(path: Path, variant: object = None) -> UserModule:
     """Execute a Python file; unchanged files are executed once.
 
     The module is in ``sys.modules`` under a name made from the whole path, so two files of the same
@@ -119,14 +119,14 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{reason}, expected a Python file", file=str(path)) from None
 
 
-def _execute(path: Path, source: bytes) -> Loaded:
+def _execute(path: Path, source: bytes) -> UserModule:
     package, root = _package(path.parent)
     stem = re.sub(r"\W", "_", path.stem)
     name = f"{package + '.' if package else ''}_kanalyze_{stem}_{cache.key(str(path))[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError("expected a Python file, with the ending .py", file=str(path))
-    loaded = Loaded(importlib.util.module_from_spec(spec))
+    loaded = UserModule(importlib.util.module_from_spec(spec))
     finder = _OwnFiles(loaded, path.parent, root)
     with importable(path.parent, root), quiet_stdout():
         _forget_siblings()
@@ -147,7 +147,7 @@ def _execute(path: Path, source: bytes) -> Loaded:
     return loaded
 
 
-def _run(loaded: Loaded, module: ModuleType, path: Path, source: bytes) -> None:
+def _run(loaded: UserModule, module: ModuleType, path: Path, source: bytes) -> None:
     """Execute a module's statements, one by one; note those that fail."""
     tree = compile(source, str(path), "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     assert isinstance(tree, ast.Module)
@@ -224,7 +224,7 @@ class Missing:
 class _OwnFiles:
     """Finds the modules beside a file and in the packages it lies in; they run as the file does."""
 
-    def __init__(self, loaded: Loaded, *folders: Path):
+    def __init__(self, loaded: UserModule, *folders: Path):
         self._loaded = loaded
         self._folders = folders
 
@@ -247,7 +247,7 @@ class _OwnFiles:
 class _OwnLoader(importlib.machinery.SourceFileLoader):
     """Runs a module statement by statement; a package only when something is taken from it."""
 
-    def __init__(self, loaded: Loaded, plain: importlib.machinery.SourceFileLoader):
+    def __init__(self, loaded: UserModule, plain: importlib.machinery.SourceFileLoader):
         super().__init__(plain.name, plain.path)
         self._loaded = loaded
 

@@ -351,15 +351,15 @@ def _pieces(
     function: Function, names: Names, parameters: Collection[str], callees: Collection[int]
 ) -> dict[str, frozenset[_Piece] | None]:
     """The pieces of parameters in memory; None: they overlap, or its address is used otherwise."""
-    found: dict[str, set[_Piece]] = {name: set() for name in parameters}
+    accessed: dict[str, set[_Piece]] = {name: set() for name in parameters}
     other: set[str] = set()
     for instruction in function.instructions:
         address = _parameter_address(instruction)
         name = ""
         if address is not None and isinstance(address.base, Name):
             name = names.unique(address.base.text, instruction.scope)
-        if name in found and address is not None:
-            found[name].update(_accessed(instruction, address))
+        if name in accessed and address is not None:
+            accessed[name].update(_accessed(instruction, address))
         elif id(instruction) not in callees:
             mentioned = {*uses(instruction)}
             if instruction.base == "call":
@@ -371,5 +371,5 @@ def _pieces(
         or any(bits not in (8, 16, 32, 64) for _, bits in pieces)
         or any(_overlap(piece, pieces - {piece}) for piece in pieces)
         else frozenset(pieces)
-        for name, pieces in found.items()
+        for name, pieces in accessed.items()
     }

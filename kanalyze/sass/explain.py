@@ -158,17 +158,17 @@ def match(
 
 def reasons(matches: Iterable[Match]) -> dict[Key, str]:
     """Why numbers differ, by category and width; `NOT_EXPLAINED` where it is not known of all."""
-    found: dict[Key, Counter[str]] = defaultdict(Counter)
+    by_key: dict[Key, Counter[str]] = defaultdict(Counter)
     for each in matches:
         one, two = (Counter(item.key for item in side) for side in (each.before, each.after))
         for key in {*one, *two}:
             if one[key] != two[key]:
-                found[key][each.words if each.fate != "unknown" else NOT_EXPLAINED] += each.number
+                by_key[key][each.words if each.fate != "unknown" else NOT_EXPLAINED] += each.number
     return {
         key: NOT_EXPLAINED
         if NOT_EXPLAINED in words
         else "; ".join(w.format(n=n) for w, n in sorted(words.items()))
-        for key, words in found.items()
+        for key, words in by_key.items()
     }
 
 

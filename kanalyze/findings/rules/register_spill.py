@@ -70,9 +70,9 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     stores, loads = facts.resources.spill_store_bytes, facts.resources.spill_load_bytes
     if not stores and not loads:
         return
-    found = local_memory.in_code(facts)
-    known = not isinstance(found, Unknown)
-    accesses = [] if isinstance(found, Unknown) else found
+    in_code = local_memory.in_code(facts)
+    known = not isinstance(in_code, Unknown)
+    accesses = [] if isinstance(in_code, Unknown) else in_code
     looped = sum(a.bytes for a in accesses if a.loop_depth)
     if known and not looped and (stores or 0) + (loads or 0) <= _ONCE:
         return
