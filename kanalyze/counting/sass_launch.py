@@ -14,7 +14,7 @@ call, loops that wait for something, and parts of a warp that do not meet again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -32,6 +32,7 @@ from kanalyze.sass.cfg import SassBlock, SassCfg
 from kanalyze.sass.counts import CLASSES, access_class, before_join
 from kanalyze.sass.ir import SassInstruction, SassModule
 from kanalyze.sass.memory import SassAccess, memory_access
+from kanalyze.sass.table import control
 from kanalyze.symbolic.accesses import Addresses
 from kanalyze.symbolic.execution_predicates import ExecutionPredicates
 from kanalyze.symbolic.loops import solve
@@ -127,6 +128,8 @@ class SassKernelLaunch:
     def _runs(self, block: int) -> BlockRuns:
         if block in self._repeated:
             return BlockRuns(None, None, "a subroutine that is called from several places")
+        if block in self.apart:
+            return BlockRuns(None, None, "threads of a warp may stay apart after a subroutine")
         runs = self._axes.runs(block)
         above = [place for place in self._splits if self.cfg.dominates(place, block)]
         arriving = self._splits[block] if above == [block] else None
@@ -135,6 +138,25 @@ class SassKernelLaunch:
         if above:
             return BlockRuns(None, None, "threads of a warp that went different ways stay apart")
         return runs
+
+    @cached_property
+    def apart(self) -> frozenset[int]:
+        """Blocks behind a subroutine that several places call, in loops: parts of warps run them.
+
+        An H200 ran the code behind two such loops six times for a warp, though behind a ``BSYNC``.
+        """
+        following = self.cfg.graph.successors
+        returning = {  # without the way through the subroutine
+            block.index: [block.index + 1]
+            for block in self.cfg.blocks
+            if block.instructions and control(block.instructions[-1]) == "call"
+        }
+        if not (self._repeated and self.cfg.irreducible) or not any(
+            block in _behind([block], lambda b: returning.get(b, following(b)))
+            for block in returning
+        ):
+            return frozenset()
+        return frozenset(_behind(self._repeated, following) - {self.cfg.exit})
 
     @cached_property
     def _splits(self) -> dict[int, int | None]:
@@ -329,6 +351,17 @@ class SassKernelLaunch:
 
 
 # ---------------------------------------------------------------- accesses
+
+
+def _behind(blocks: Iterable[int], successors: Callable[[int], Iterable[int]]) -> set[int]:
+    """The blocks that can be reached from ``blocks`` by at least one edge."""
+    behind: set[int] = set()
+    open_ends = list(blocks)
+    while open_ends:
+        new = set(successors(open_ends.pop())) - behind
+        behind |= new
+        open_ends += new
+    return behind
 
 
 def _total(parts: Sequence[tuple[int | None, str | None]]) -> Total:

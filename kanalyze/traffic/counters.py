@@ -45,12 +45,14 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
         executed[f"shared_{kind}_wavefronts"] = wavefronts
     for operation in _OPERATIONS:
         name, requests = f"global_{operation}_requests", code.requests(operation)
-        if totals.unmatched(name) or requests.value not in (None, values[name]):
+        told = not (code.apart or totals.unmatched(name))  # by the PTX
+        if not told or requests.value not in (None, values[name]):
             executed |= {name: requests, f"global_{operation}_sectors": code.sectors(operation)}
     assumptions: list[str] = []
     for name, total in executed.items():
         field = f"counters.{name}"
-        if total.value is None and values.get(name) is not None and not totals.unmatched(name):
+        known = values.get(name) is not None and not (code.apart or totals.unmatched(name))
+        if total.value is None and known:
             continue
         if total.value is not None and values.get(name) not in (total.value, None):
             of = name.replace("_", " ")
