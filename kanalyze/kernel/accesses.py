@@ -68,6 +68,7 @@ def access_rows(
     values = {name: a.value for name, a in arguments.items() if a.value is not None}
     rows: list[doc.Access] = []
     unknown = []
+    waiting = {loop.header for loop in code.cfg.loops if stages.waits_for_all(code.cfg, loop)}
     for access, stage in zip(code.addresses.accesses, staged, strict=True):
         row, instruction = access.row, access.instruction
         address, reason = _address(access, notation)
@@ -104,7 +105,7 @@ def access_rows(
                 ),
                 block=code.cfg.blocks[access.block].name,
                 loop_depth=code.cfg.loop_depth[access.block],
-                stage=stage[0] if stage else None,
+                stage=stage[0] if stage and stage[1] not in waiting else None,
                 source=lines.place(instruction),
             )
         )

@@ -3,8 +3,8 @@
 What: a pipelined loop fetches tiles some iterations ahead; the first ones are fetched in front of
 the loop. Formula: a copy to shared memory that stands outside a loop, in a block that dominates the
 loop's header, and has the same source line and pointer as a copy inside the loop, is prologue.
-Source: Triton's pipeliner duplicates the operation with its location. A loop that waits for all
-that it has begun is no pipeline. Limits: without source lines nothing is told apart.
+Source: Triton's pipeliner duplicates the operation with its location. Limits: without source lines
+nothing is told apart.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
     loops = sorted(cfg.loops, key=lambda loop: -loop.depth)
     result: list[tuple[str, int] | None] = [None] * len(copies)
     for loop in loops:
-        if waits_for_all(cfg, loop) is not None:
-            continue
         inside = {c.origin for c in copies if c.block in loop.body and c.origin is not None}
         prologue = False
         for index, copy in enumerate(copies):

@@ -223,7 +223,7 @@ add.s32 %r9, %r7, %r8;
 and.b32 %r9, %r9, 1020;
 cvt.u64.u32 %rd2, %r9;
 add.s64 %rd3, %rd1, %rd2;
-ld.global.b32 %r10, [%rd3];
+ld.volatile.global.b32 %r10, [%rd3];
 ret;
 }
 """
