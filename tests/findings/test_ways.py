@@ -49,7 +49,7 @@ def test_a_half_masked_block_is_one_finding_with_what_is_lost() -> None:
 
 def test_a_proven_cause_stands_for_the_findings_of_its_lines() -> None:
     def finding(id_: str, line: int) -> Finding:
-        return Finding(id_, "info", 0, "", "", Source("k.py", line, 1), {"lines": [3, 4]})
+        return Finding(id_, "info", 0, "", "", Source("k.py", line, 1), {"lines": "3, 4"})
 
     cause = finding("half-masked-block", 1)
     assert not half_masked_block.explains(cause, finding("narrow-access", 3))  # not proven
