@@ -145,7 +145,12 @@ def _report(
         with_code=options.sass, with_estimate=with_estimate,
     )  # fmt: skip
     findings, failed = runner.of_kernel(facts, options.findings)
-    return replace(kernel, findings=findings), [*description.unknown, *no_sass, *failed]
+    assumed = () if subject.compiled is None else subject.compiled.assumptions
+    return replace(kernel, findings=findings, assumptions=assumed), [
+        *description.unknown,
+        *no_sass,
+        *failed,
+    ]
 
 
 FAULT = "internal error"

@@ -29,6 +29,8 @@ from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, near
 from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.argument import Argument, Resources
+from kanalyze.frontend.given import Grid
+from kanalyze.frontend.specialize import ALLOCATED
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_of
 from kanalyze.frontend.targets import Target, resolve
 from kanalyze.kernel.describe import Description, describe
@@ -68,7 +70,6 @@ DEFAULT_DEVICES = {
     "sm_103": "B300",
     "sm_120": "RTX PRO 6000",
 }
-_ALIGNMENT = 256  # of what an allocator returns, and more than any rule here looks at
 
 
 def estimate(
@@ -87,6 +88,8 @@ def estimate(
     ignore: Collection[str] = (),
     prove: bool = True,
     time_us: float | None = None,
+    grid: Grid | None = None,
+    args: Mapping[str, Any] | None = None,
 ) -> doc.Traffic:
     """Estimate one launch of a kernel, without a GPU.
 
@@ -114,12 +117,20 @@ def estimate(
         ignore: ids of findings that are left out.
         prove: whether to make the changes that findings advise (kernels are compiled again).
         time_us: a measured time, at which ``at_time`` says what the launch reaches.
+        grid: blocks, of a launch that is said here; see `kanalyze.compile_kernel`.
+        args: its arguments: numbers, tensors of PyTorch (``meta``, fake, on the CPU), arrays of
+            NumPy, sizes, or texts.
 
     Raises:
         UsageError: no launch is known, or it is not clear which kernel is meant.
         KanalyzeError: the target cannot be found, read or compiled.
     """
-    subject, function = _chosen(target, settings or Settings(), launch, kernel)
+    settings = settings or Settings()
+    if grid is not None or args is not None:
+        settings = replace(
+            settings, grid=grid or settings.grid, args={**settings.args, **(args or {})}
+        )
+    subject, function = _chosen(target, settings, launch, kernel)
     subject = replace(subject, assume=assume or {})
     if launch is None:
         launch = launch_of(subject.compiled)
@@ -331,7 +342,16 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
     in_code = None if None in spill_bytes else sum(n or 0 for n in spill_bytes)
     moved["spill"], not_spilled = spilled(counted.code, "local" in moved, in_code)
     waves = waves_part(launch, occupied, device)
-    aligned = f"pointers are aligned to {_ALIGNMENT} bytes, as allocators return them"
+    compiled = kernel.subject.compiled
+    said = (
+        {}
+        if compiled is None
+        else {n: a for n, a in compiled.arrays.items() if a.align < ALLOCATED}
+    )
+    aligned = (
+        f"{'other ' if said else ''}pointers are aligned to {ALLOCATED} bytes, as allocators "
+        "return them"
+    )
     return doc.Traffic(
         kernel=kernel.function.name,
         file=kernel.subject.file,
@@ -369,7 +389,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
             *counted.assumptions,
             *usual,
             *time.assumptions,
-            *([aligned] if kernel.subject.compiled is not None else ()),
+            *((*compiled.assumptions, aligned) if compiled is not None else ()),
         ),
         unknown=(
             *not_counted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,6 +35,9 @@ class TargetOptions:
     num_stages: int | None
     signature: str | None
     record: str | None
+    args: dict[str, str] = field(default_factory=dict)
+    grid: str | None = None
+    config: int | None = None
     kernels: tuple[str, ...] = ()
     lenient: bool = False
 
@@ -47,9 +50,11 @@ class TargetOptions:
 
     def for_compiling(self) -> list[str]:
         """The options given that only matter where a kernel is compiled."""
-        names = ("arch", "settings", "dtype", "num_warps", "num_stages", "signature")
+        names = ("arch", "settings", "dtype", "num_warps", "num_stages", "signature",
+                 "args", "grid", "config")  # fmt: skip
         given = [name for name in names if getattr(self, name) not in (None, {})]
-        return [f"--{'set' if n == 'settings' else n.replace('_', '-')}" for n in given]
+        words = {"settings": "set", "args": "arg"}
+        return [f"--{words.get(name, name.replace('_', '-'))}" for name in given]
 
     def launch(self) -> Launch | None:
         """The launch record that ``--launch`` names."""
@@ -171,6 +176,27 @@ target_options = gathered(
         "--signature",
         metavar="TYPES",
         help="Types of your own kernel's parameters: '*fp16:16, *fp16:16, i32'.",
+    ),
+    click.option(
+        "--grid",
+        metavar="X[,Y[,Z]]",
+        callback=not_empty,
+        help="Blocks of a launch: numbers, or expressions of arguments: 'cdiv(N,BLOCK)'.",
+    ),
+    click.option(
+        "--arg",
+        "args",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=settings_of,
+        help="An argument of a launch: N=4096, 'x=bf16[4096,N]' (perhaps with strides=1,4096, "
+        "align=4, and what it holds, as --assume says). Its type is compiled in. Repeatable.",
+    ),
+    click.option(
+        "--config",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Which configuration of @triton.autotune, from 0.  [default: the first]",
     ),
     click.option(
         "--launch",

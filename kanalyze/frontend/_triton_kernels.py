@@ -21,9 +21,10 @@ class JitKernel:
     Attributes:
         function: the ``JITFunction``.
         parameters: its parameters in order.
-        config: keyword arguments of the first autotune configuration.
+        config: keyword arguments of the autotune configuration that was chosen.
         options: compilation options of that configuration (``num_warps``, …).
         configs: how many configurations there are, 0 without ``@triton.autotune``.
+        chosen: which of them, from 0.
         heuristics: parameter → function of the known arguments.
         line: 1-based line of its ``def``.
     """
@@ -36,6 +37,7 @@ class JitKernel:
     config: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     configs: int = 0
+    chosen: int = 0
     heuristics: dict[str, Callable[[dict[str, Any]], Any]] = field(default_factory=dict)
 
     def spot(self) -> SourceSpot:
@@ -108,8 +110,12 @@ def innermost(value: Any) -> Any:
     return value
 
 
-def unwrap(name: str, value: Any) -> JitKernel:
-    """Return a kernel with what ``@triton.autotune`` and ``@triton.heuristics`` add to it."""
+def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:
+    """Return a kernel with what ``@triton.autotune`` and ``@triton.heuristics`` add to it.
+
+    Raises:
+        UsageError: it has no such configuration.
+    """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     config: dict[str, Any] = {}
@@ -118,8 +124,10 @@ def unwrap(name: str, value: Any) -> JitKernel:
     configs = 0
     while not hasattr(value, "params"):
         if isinstance(value, Autotuner):
-            first = value.configs[0]
             configs = len(value.configs)
+            if chosen is not None and chosen >= configs:
+                raise UsageError(f"{name} has {configs} configurations, counted from 0")
+            first = value.configs[chosen or 0]
             config = dict(first.kwargs)
             for option in ("num_warps", "num_stages", "num_ctas", "maxnreg"):
                 if (chosen := getattr(first, option, None)) is not None:
@@ -127,6 +135,8 @@ def unwrap(name: str, value: Any) -> JitKernel:
         elif isinstance(value, Heuristics):
             heuristics |= value.values
         value = value.fn
+    if chosen is not None and not configs:
+        raise UsageError(f"{name} has no list of configurations (@triton.autotune)")
     if getattr(value, "is_gluon", lambda: False)():
         raise UsageError(f"{name} is a Gluon kernel; only @triton.jit kernels are supported")
     line = value.starting_line_number
@@ -149,11 +159,11 @@ def unwrap(name: str, value: Any) -> JitKernel:
     )
     file = Path(value.fn.__code__.co_filename)
     return JitKernel(
-        value, name, file, line, parameters, config, options, configs, heuristics
-    )  # fmt: skip
+        value, name, file, line, parameters, config, options, configs, chosen or 0, heuristics
+    )
 
 
-def kernel_of(value: Any) -> JitKernel:
+def kernel_of(value: Any, config: int | None = None) -> JitKernel:
     """Return the kernel that a ``@triton.jit`` object is.
 
     Raises:
@@ -165,11 +175,13 @@ def kernel_of(value: Any) -> JitKernel:
 
     if not isinstance(value, JITFunction | Autotuner | Heuristics):
         raise UsageError(f"{value!r} is not a @triton.jit function")
-    return unwrap(innermost(value).fn.__name__, value)
+    return unwrap(innermost(value).fn.__name__, value, config)
 
 
-def pick(loaded: user_file.UserModule, path: Path, function: str | None) -> JitKernel:
-    """Return a file's kernel of that name, or its only one for None.
+def pick(
+    loaded: user_file.UserModule, path: Path, function: str | None, config: int | None = None
+) -> JitKernel:
+    """Return a file's kernel of that name, or its only one for None, with a configuration.
 
     Raises:
         UsageError: there is no such kernel, or several to choose from.
@@ -194,4 +206,4 @@ def pick(loaded: user_file.UserModule, path: Path, function: str | None) -> JitK
                 f"'{function}' in {path.name} is not a @triton.jit function: {nearest('', kernels)}"
             )
         raise UsageError(f"no kernel '{function}' in {path.name}: {nearest(function, kernels)}")
-    return unwrap(function, kernels[function])
+    return unwrap(function, kernels[function], config)

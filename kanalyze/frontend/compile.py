@@ -22,6 +22,7 @@ from kanalyze.frontend import (
     _triton,
     _triton_kernels,
     contents,
+    given,
     inference,
     kernel_file,
     launch_plan,
@@ -29,10 +30,12 @@ from kanalyze.frontend import (
     request,
     user_file,
 )
+from kanalyze.frontend.given import Grid
 from kanalyze.frontend.kernel_file import KernelFile
 from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
     EQUAL_TO_1,
+    Pointer,
     parse_value,
 )
 from kanalyze.toolchain import ptxas, tools
@@ -92,7 +95,10 @@ class Compiled:
         source_function: name of the kernel in it.
         kernel: the bundled kernel's name, or None.
         triton_version: for example ``3.9.0``.
-        notes: choices that were made for the caller, and Triton's warnings.
+        notes: what was left out, and Triton's warnings.
+        assumptions: what was inferred or taken by default, with the option that changes it.
+        arrays: pointer → the array that was given for it.
+        configs: how many configurations ``@triton.autotune`` lists.
         shape: for a file that describes its launches, the value of each name of the shape.
         dtype: for such a file, the element type.
         asked: the arguments of `compile_kernel`, for `again`.
@@ -117,6 +123,9 @@ class Compiled:
     kernel: str | None
     triton_version: str
     notes: tuple[str, ...] = field(default=())
+    assumptions: tuple[str, ...] = ()
+    arrays: Mapping[str, Pointer] = field(default_factory=dict)
+    configs: int = 0
     shape: dict[str, int] = field(default_factory=dict)
     dtype: str | None = None
     asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -125,11 +134,15 @@ class Compiled:
         """The same kernel compiled with other arguments of `compile_kernel`.
 
         ``settings`` and ``facts`` are added to those that were given, everything else takes their
-        place.
+        place. A grid of numbers alone is not known to be that of other constexprs.
 
         Raises:
             KanalyzeError: see `compile_kernel`.
         """
+        if given.names_nothing(self.asked.get("grid")) and any(
+            name in self.constexprs for name in changes.get("settings", {})
+        ):
+            changes["grid"] = None
         merged = {
             name: {**self.asked.get(name, {}), **changes.pop(name, {})}
             for name in ("settings", "facts")
@@ -154,6 +167,12 @@ class Compiled:
             elif name not in names:
                 items.append(f"{name}={self.constexprs[name]!r}")
         return ", ".join(items)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What expressions may name: numbers, constants, the arrays that were given, options."""
+        numbers = {n: v for n, v in self.arguments.items() if not isinstance(v, tuple)}
+        return {**self.metadata, **self.shape, **numbers, **self.constexprs, **self.arrays}
 
     @cached_property
     def sass(self) -> str:
@@ -199,6 +218,9 @@ def compile_kernel(
     signature: str | None = None,
     facts: Mapping[str, str] | None = None,
     source: str | None = None,
+    args: Mapping[str, object] | None = None,
+    grid: Grid | None = None,
+    config: int | None = None,
 ) -> Compiled:
     """Compile a bundled kernel or a user's ``@triton.jit`` function.
 
@@ -218,25 +240,51 @@ def compile_kernel(
             :data:`~kanalyze.frontend.specialize.EQUAL_TO_1`: what Triton is told of it, whatever
             its value.
         source: text to compile in place of the file's.
+        args: parameter → value: a number, an array as text (``"bf16[4096, N] align=4"``, see
+            `kanalyze.frontend.given`), a tensor of PyTorch (``meta`` and fake ones, too), an array
+            of NumPy, or a tuple of sizes. Types follow from them; ``settings`` come before them.
+        grid: blocks in x, y, z: numbers, expressions of arguments, or a function of them.
+        config: which of the configurations of ``@triton.autotune``, from 0; the first if left out.
 
     Raises:
         UsageError: unknown kernel, setting or architecture; a parameter without type or value.
         InputError: the file cannot be executed, or Triton or ptxas rejects the kernel.
         MissingToolError: Triton, its tools or a package that the file imports is missing.
     """
-    asked_for = {
+    asked_for: dict[str, Any] = {
         "target": target, "arch": arch, "dtype": dtype, "settings": dict(settings or {}),
         "num_warps": num_warps, "num_stages": num_stages, "signature": signature,
-        "facts": dict(facts or {}), "source": source,
+        "facts": dict(facts or {}), "source": source, "args": given.plain(args or {}),
+        "grid": grid, "config": config,
     }  # fmt: skip
+    made = _made(**asked_for)
+    if grid is not None:
+        made = replace(made, grid=given.grid_of(grid, made.values))
+    return replace(made, asked=asked_for)
+
+
+def _made(
+    target: str | Path | JitFunction,
+    arch: str,
+    dtype: str | None,
+    settings: Mapping[str, object],
+    num_warps: int | None,
+    num_stages: int | None,
+    signature: str | None,
+    facts: Mapping[str, str],
+    source: str | None,
+    args: Mapping[str, object],
+    grid: Grid | None,
+    config: int | None,
+) -> Compiled:
+    """`compile_kernel` without the grid."""
     capability = normalise_arch(arch)
-    given = {name: parse_value(value) for name, value in (settings or {}).items()}
     options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
     if isinstance(target, str | Path):
         path, function, bundled = _locate(str(target))
         jitted = None
     else:
-        jitted = _triton_kernels.kernel_of(target)
+        jitted = _triton_kernels.kernel_of(target, config)
         path, function, bundled = jitted.file, jitted.name, None
     folder = path.parent
     if bundled is not None and signature is not None:
@@ -254,49 +302,51 @@ def compile_kernel(
         if jitted is None or source is not None:
             loaded = user_file.load(path, capability)
             module, notes = loaded.module, loaded.notes()
-            kernel = _triton_kernels.pick(loaded, path, function)
+            kernel = _triton_kernels.pick(loaded, path, function, config)
         else:
             kernel = jitted
             module, notes = sys.modules[kernel.function.fn.__module__], ()
+        arrays, others = given.parted(kernel.parameters, args, kernel.name)
+        set_to = {name: parse_value(value) for name, value in {**others, **settings}.items()}
         description = bundled or _description(path, kernel.name, module, signature)
         if description is not None:
-            wanted = request.planned(description, module, kernel, given, dtype, signature)
+            wanted = request.planned(description, module, kernel, set_to, dtype, signature, arrays)
         else:
             if dtype is not None:
                 raise UsageError(
                     f"{target}: a dtype can be chosen for bundled kernels only; "
                     "give the types with a signature"
                 )
-            wanted = request.signed(kernel, given, signature)
-        stated = {k: v for k, v in given.items() if k in request.OPTIONS}
+            wanted = request.signed(kernel, set_to, signature, arrays)
+        stated = {k: v for k, v in set_to.items() if k in request.OPTIONS}
         options |= {k: v for k, v in stated.items() if k not in wanted.arguments}
         asked = {k: v for k, v in options.items() if v is not None}
         limits.check_options(asked)
 
         def made_of(wanted: request.CompileRequest) -> Compiled:
-            request.put_facts(kernel, wanted, facts or {})
+            request.put_facts(kernel, wanted, facts)
             chosen = wanted.options | asked
             return _compiled(kernel, wanted, chosen, capability, triton.__version__, bundled)
 
         try:
             made = made_of(wanted)
         except InputError as error:
-            others = inference.GUESSES[1:] if wanted.inferred else ()
-            for guess in others:
+            guesses = inference.GUESSES[1:] if wanted.inferred else ()
+            for guess in guesses:
                 with contextlib.suppress(InputError):
-                    made = made_of(request.signed(kernel, given, signature, guess))
+                    made = made_of(request.signed(kernel, set_to, signature, arrays, guess))
                     break
             else:
                 if notes:
                     raise InputError(f"{error.message} ({'; '.join(notes)})", error.spot) from error
                 raise
-        return replace(made, asked=asked_for, notes=(*notes, *made.notes))
+        return replace(made, notes=(*notes, *made.notes))
 
 
 def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, ...] | None:
-    """The grid that a kernel's file gives with some settings changed, without compiling it.
+    """The grid with some settings changed, without compiling the kernel.
 
-    None where the file does not describe its launches.
+    None where neither its file nor the grid that was given says it.
 
     Args:
         compiled: the kernel as it is.
@@ -307,6 +357,11 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
     """
 
     path, capability = compiled.source_file, normalise_arch(compiled.arch)
+    grid = compiled.asked.get("grid")
+    if grid is not None:
+        changed = {name: parse_value(value) for name, value in settings.items()}
+        known = None if given.names_nothing(grid) else {**compiled.values, **changed}
+        return None if known is None else given.grid_of(grid, known)
     if compiled.asked.get("source") is not None or compiled.asked.get("signature") is not None:
         return None
     _triton_kernels.import_triton()
@@ -342,11 +397,11 @@ def _in_place(path: Path, source: str | None) -> Iterator[Path]:
 
 def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
     """Return a target's file, function ("" for the only one), and description if it is bundled."""
-    given = contents.triton_kernel(target)
-    assert given.path is not None
-    path = given.path.absolute()
-    if given.kind is not contents.Kind.BUNDLED:
-        return path, given.kernel, None
+    found = contents.triton_kernel(target)
+    assert found.path is not None
+    path = found.path.absolute()
+    if found.kind is not contents.Kind.BUNDLED:
+        return path, found.kernel, None
     bundled = kernel_file.read(path)
     return path, bundled.function, bundled
 
@@ -438,7 +493,10 @@ def _compiled(
         source_function=kernel.name,
         kernel=bundled.name if bundled else None,
         triton_version=triton_version,
-        notes=(*wanted.notes, *output.warnings),
+        notes=tuple(output.warnings),
+        assumptions=tuple(wanted.assumed),
+        arrays=wanted.arrays,
+        configs=kernel.configs,
         shape=wanted.shape,
         dtype=wanted.dtype,
     )

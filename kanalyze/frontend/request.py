@@ -6,6 +6,7 @@ decorators and defaults (`signed`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -14,6 +15,7 @@ from typing import Any
 from kanalyze.errors import UsageError, nearest
 from kanalyze.frontend import inference, launch_plan
 from kanalyze.frontend._triton_kernels import JitKernel
+from kanalyze.frontend.given import evaluated, sized
 from kanalyze.frontend.kernel_file import KernelFile
 from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
@@ -34,14 +36,19 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 @dataclass
 class CompileRequest:
-    """Arguments as Triton is told, options, and what is known of the launch."""
+    """Arguments as Triton is told, options, and what is known of the launch.
+
+    ``assumed`` says in words what was inferred or taken by default, ``inferred`` of which
+    parameters; ``arrays`` are those that were given.
+    """
 
     arguments: dict[str, Specialization]
     options: dict[str, Any]
     values: dict[str, Any]
     grid: tuple[int, ...] | None = None
-    notes: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
     inferred: list[str] = field(default_factory=list)
+    arrays: dict[str, Pointer] = field(default_factory=dict)
     shape: dict[str, int] = field(default_factory=dict)
     dtype: str | None = None
 
@@ -53,6 +60,7 @@ def planned(
     given: Mapping[str, object],
     dtype: str | None,
     signature: str | None,
+    arrays: Mapping[str, Pointer],
 ) -> CompileRequest:
     """Make a request from a file that describes its own launches."""
     plan = launch_plan.plan(description, module, shape_settings(given), dtype)
@@ -81,9 +89,27 @@ def planned(
         else:
             arguments[name] = with_value(parameter, stated, value)
     check_complete(kernel.name, kernel.parameters, arguments)
-    return CompileRequest(
+    request = CompileRequest(
         arguments, options, values, tuple(plan.grid), shape=dict(plan.shape), dtype=plan.dtype
     )
+    known = {**plan.shape, **plan.constexprs, **plan.arguments}
+    _put_arrays(kernel, request, {n: sized(n, array, known) for n, array in arrays.items()})
+    return request
+
+
+def _put_arrays(kernel: JitKernel, request: CompileRequest, arrays: Mapping[str, Pointer]) -> None:
+    """Tell Triton of arrays that were given; their types, where not said, are known already."""
+    for parameter in kernel.parameters:
+        array = arrays.get(parameter.name)
+        if array is None:
+            continue
+        before = request.arguments[parameter.name]
+        if not before.type.startswith("*") and not array.dtype:
+            raise UsageError(f"'{parameter.name}' of {kernel.name} is no pointer: {before.type}")
+        array = replace(array, dtype=array.dtype or before.type.lstrip("*").removeprefix("k"))
+        request.arguments[parameter.name] = specialise(parameter, array)
+        request.arrays[parameter.name] = array
+        request.values[parameter.name] = ("*", array.dtype, array.shape)
 
 
 def shape_settings(given: Mapping[str, object]) -> dict[str, str | int]:
@@ -101,9 +127,10 @@ def signed(
     kernel: JitKernel,
     given: Mapping[str, object],
     signature: str | None,
+    arrays: Mapping[str, Pointer],
     guess: tuple[str, int] = inference.GUESSES[0],
 ) -> CompileRequest:
-    """Make a request from a signature, settings, decorators and defaults, in this order.
+    """Make a request from a signature, arguments, settings, decorators and defaults, in this order.
 
     What none of them states is inferred from the kernel's body, with ``guess`` for element types
     and sizes of blocks; `CompileRequest.inferred` names it.
@@ -116,6 +143,12 @@ def signed(
             )
     stated = parse_signature(signature or "", kernel.parameters)
     request = CompileRequest(dict(stated), dict(kernel.options), {})
+    known = {p.name: p.default for p in kernel.parameters if p.has_default} | kernel.config
+    known |= {name: value for name, value in given.items() if not isinstance(value, str)}
+    arrays = {name: sized(name, array, known) for name, array in arrays.items()}
+    constexprs = [parameter.name for parameter in kernel.parameters if parameter.constexpr]
+    given = {n: _number(v, n in constexprs, {**known, **arrays}) for n, v in given.items()}
+    request.arguments |= {n: Specialization(f"*{a.dtype}") for n, a in arrays.items() if a.dtype}
     for parameter in kernel.parameters:
         name = parameter.name
         if name in given:
@@ -139,19 +172,41 @@ def signed(
             request.values[parameter.name] = parameter.default
     rest = [p for p in kernel.parameters if p.name not in request.arguments]
     _infer(kernel, request, rest, guess)
-    if request.inferred:
-        shown = example_signature(
-            [p for p in kernel.parameters if p.name in request.inferred], request.arguments
-        )
-        request.notes.append(f"assumed from the kernel's body, --signature changes it: {shown}")
+    _put_arrays(kernel, request, arrays)
+    known_only = [p for p in kernel.parameters if p.name in request.inferred]
+    for what, option, constant in (
+        ("types", "--arg or --signature", False), ("constexprs", "--set", True),
+    ):  # fmt: skip
+        guessed = [
+            p for p in known_only if (request.arguments[p.name].type == "constexpr") is constant
+        ]
+        if guessed:
+            shown = example_signature(guessed, request.arguments)
+            request.assumed.append(
+                f"{what} from the kernel's body and launches in its file, {option} changes them: "
+                f"{shown}"
+            )
     if kernel.configs:
         parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
         over = [name for name in kernel.config | kernel.options if name in given]
-        request.notes.append(
-            f"autotune: first of {kernel.configs} configurations taken: {', '.join(parts)}"
+        request.assumed.append(
+            f"autotune: configuration {kernel.chosen} of {kernel.configs} (from 0; --config "
+            f"changes it): {', '.join(parts)}"
             + (f"; given instead: {', '.join(over)}" if over else "")
         )
     return request
+
+
+def _number(value: object, constexpr: bool, known: Mapping[str, object]) -> object:
+    """The value of an argument; a text is an expression, or for a constexpr perhaps itself."""
+    if not isinstance(value, str) or (constexpr and not re.search(r"[-+*/%(\[]", value)):
+        return value
+    try:
+        return evaluated(value, known)
+    except UsageError:
+        if constexpr:
+            return value
+        raise
 
 
 def _infer(
@@ -187,7 +242,7 @@ def _apply_heuristics(kernel: JitKernel, request: CompileRequest) -> None:
         )
         request.arguments[name] = specialise(parameter, value)
         request.values[name] = value
-        request.notes.append(f"heuristics: {name}={value!r}")
+        request.assumed.append(f"heuristics, --set changes it: {name}={value!r}")
 
 
 def put_facts(kernel: JitKernel, request: CompileRequest, facts: Mapping[str, str]) -> None:

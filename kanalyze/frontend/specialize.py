@@ -13,13 +13,17 @@ on any architecture. The tests compare with those functions. Nothing here import
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kanalyze.errors import UsageError, nearest
 from kanalyze.text.pieces import pieces
+
+if TYPE_CHECKING:
+    from kanalyze.launch.assumptions import Assumption
 
 DIVISIBLE_BY_16 = "divisible by 16"
 EQUAL_TO_1 = "equal to 1"
@@ -75,16 +79,31 @@ class Specialization:
     value: Any = None
 
 
+ALLOCATED = 256
+"""Bytes that allocators align to, or more: ``torch.empty`` and ``cudaMalloc`` do (CUDA C++ Best
+Practices Guide, 13.1, section 10.2.1.3), so a pointer is divisible by 16 unless a caller says
+otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A device pointer to elements of a type (``fp32``); allocators align to 256 bytes or more.
+    """A device pointer to elements of a type (``fp32``), aligned to ``align`` bytes and no more.
 
-    ``torch.empty`` and ``cudaMalloc`` do (CUDA C++ Best Practices Guide, 13.1, section 10.2.1.3),
-    so a pointer is divisible by 16 unless a caller says otherwise.
+    ``shape`` and ``strides`` are in elements, None where not known, or where they are contiguous
+    and row-major; ``contents`` is what the array holds.
     """
 
     dtype: str
-    align: int = 256
+    align: int = ALLOCATED
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    contents: Assumption | None = None
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Elements from one index to the next, for each axis."""
+        shape = self.shape or ()
+        return self.strides or tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def specialise(parameter: TritonParameter, value: object) -> Specialization:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from kanalyze.errors import InputError, SourceSpot, UsageError
 from kanalyze.frontend.argument import Argument
 from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled, grid_with
+from kanalyze.frontend.given import Grid
+from kanalyze.frontend.specialize import ALLOCATED, Pointer
 from kanalyze.launch.assume import assume
+from kanalyze.launch.assumptions import Assumption
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.ptx import ir
 from kanalyze.sass import cubin as cubins
@@ -58,6 +63,9 @@ class Settings:
     num_warps: int | None = None
     num_stages: int | None = None
     signature: str | None = None
+    args: Mapping[str, object] = field(default_factory=dict)
+    grid: Grid | None = None
+    config: int | None = None
 
 
 def errors_of(module: ir.Module, severity: str = "error") -> list[InputError]:
@@ -129,24 +137,63 @@ def launch_of(compiled: Compiled | None) -> Launch:
     Raises:
         UsageError: grid or arguments are not known.
     """
-    if compiled is None or compiled.grid is None:
+    if compiled is None:
         raise UsageError(
-            "no launch is known: give --launch RECORD.json (kernel, grid, block and params), or "
-            "say EXAMPLE, arguments and grid in the file (docs/traffic.md)"
+            "no launch is known: give --launch RECORD.json (kernel, grid, block and params)"
         )
+    missing = [
+        name
+        for name, kind in compiled.signature.items()
+        if kind[0] in "iu" and not isinstance(compiled.arguments.get(name), int)
+    ]
+    if compiled.grid is None or missing:
+        what = f"no value of {', '.join(missing)}" if compiled.grid else "no launch"
+        raise UsageError(f"{what} is known; for example {_example(compiled)}")
     params: list[LaunchParam] = []
+    contents: dict[str, Assumption] = {}
     for name, kind in compiled.signature.items():
         if kind == "constexpr":
             continue
         value = compiled.arguments.get(name)
         if kind.startswith("*"):
-            params.append(LaunchParam(name, kind, _SPACING * (len(params) + 1)))
+            array = compiled.arrays.get(name, Pointer(""))
+            address = _SPACING * (len(params) + 1) + array.align % ALLOCATED
+            params.append(LaunchParam(name, kind, address))
+            if array.contents is not None:
+                contents[name] = array.contents
         else:
             params.append(LaunchParam(name, kind, value if isinstance(value, int) else None))
     x, y, z = (*compiled.grid, 1, 1)[:3]
     threads = 32 * int(compiled.metadata["num_warps"])
     shared = compiled.resources.shared_bytes
-    return Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params), shared)
+    launch = Launch(compiled.name, (x, y, z), (threads, 1, 1), tuple(params), shared)
+    return assume(launch, [], contents)
+
+
+_EXAMPLE_SIZE = 4096
+
+
+def _example(compiled: Compiled) -> str:
+    """The command, or the call, that says a launch of a kernel, with what was given already."""
+    asked, numbers = compiled.asked, []
+    grid, args = asked.get("grid"), dict(asked.get("args", {}))
+    for name, kind in compiled.signature.items():
+        known = name in args or name in compiled.arguments
+        if kind.startswith("*") and name not in compiled.arrays:
+            args[name] = f"{kind.lstrip('*').removeprefix('k')}[{_EXAMPLE_SIZE}]"
+        elif kind[0] in "iu" and not known:
+            args[name] = _EXAMPLE_SIZE
+            numbers.append(name)
+    if grid is None:
+        axes = max((i + 1 for i, a in enumerate("xyz") if f"%ctaid.{a}" in compiled.ptx), default=1)
+        block = next((n for n in compiled.constexprs if "BLOCK" in n.upper()), None)
+        grid = (f"cdiv({numbers[0]},{block})" if axes == 1 and block and numbers
+                else ",".join(["64"] * axes))  # fmt: skip
+    if not isinstance(asked["target"], str | Path):
+        return f"kanalyze.estimate({compiled.source_function}, grid={grid!r}, args={args!r})"
+    words = [f"--arg {shlex.quote(f'{name}={value}')}" for name, value in args.items()]
+    target = shlex.quote(str(asked["target"]))
+    return " ".join([f"kanalyze traffic {target} --grid {shlex.quote(str(grid))}", *words])
 
 
 def launch_again(given: Launch, before: Compiled, then: Compiled) -> Launch | None:

@@ -159,7 +159,7 @@ class _Summary:
             (kernel.file, "file"),
             hang=2,
         )
-        for note in kernel.notes:
+        for note in (*kernel.notes, *(f"assumed: {text}" for text in kernel.assumptions)):
             page.line((note, "dim"), hang=2)
         page.rule()
         self._analysed()

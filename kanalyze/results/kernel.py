@@ -310,9 +310,10 @@ def memory_total(parts: Iterable[AccessClass]) -> MemoryTotal:
 class Kernel:
     """The report on one kernel.
 
-    ``sass`` is None where no machine code is at hand or it was not asked for. What follows from
-    the others: ``memory_totals`` by state space, of global memory "loads" (`LOADS`) and "stores"
-    (`STORES`), atomics and reductions apart; ``accesses_in_loops`` of the accesses stand in loops,
+    ``sass`` is None where no machine code is at hand or it was not asked for, ``assumptions`` say
+    what of a launch's types and constants was inferred. What follows from the others:
+    ``memory_totals`` by state space, of global memory "loads" (`LOADS`) and "stores" (`STORES`),
+    atomics and reductions apart; ``accesses_in_loops`` of the accesses stand in loops,
     ``loop_depth`` the deepest of them.
     """
 
@@ -348,6 +349,7 @@ class Kernel:
     notes: tuple[str, ...]
     listing: tuple[ListingLine, ...]
     sass: Sass | None = None
+    assumptions: tuple[str, ...] = ()
     memory_totals: Mapping[str, MemoryTotal] = field(init=False)
     accesses_in_loops: int = field(init=False)
     loop_depth: int = field(init=False)
