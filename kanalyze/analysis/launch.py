@@ -29,10 +29,11 @@ from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, near
 from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
 from kanalyze.frontend.argument import Argument, Resources
-from kanalyze.frontend.given import Grid
+from kanalyze.frontend.compile import Compiled, JitFunction
+from kanalyze.frontend.given import Grid, names_nothing
 from kanalyze.frontend.specialize import ALLOCATED
 from kanalyze.frontend.subject import Settings, Subject, arguments_of, launch_of
-from kanalyze.frontend.targets import Target, resolve
+from kanalyze.frontend.targets import Target, compiled_for, resolve
 from kanalyze.kernel.describe import Description, describe
 from kanalyze.kernel.resources import AssembledKernels, assemble
 from kanalyze.kernel.sources import SourceLines, Sources
@@ -130,6 +131,8 @@ def estimate(
         settings = replace(
             settings, grid=grid or settings.grid, args={**settings.args, **(args or {})}
         )
+    if settings.config == "best" and not isinstance(target, ir.Module | Compiled | list):
+        settings = with_best_config(target, settings, device)
     subject, function = _chosen(target, settings, launch, kernel)
     subject = replace(subject, assume=assume or {})
     if launch is None:
@@ -148,6 +151,39 @@ def estimate(
     facts = _facts(described, counted, traffic, asked)
     proven, failed = runner.of_launch(facts, runner.RuleOptions(ignore, prove))
     return replace(traffic, findings=proven, unknown=(*traffic.unknown, *failed))
+
+
+def with_best_config(
+    target: str | Path | JitFunction, settings: Settings, device: str | None = None
+) -> Settings:
+    """The settings with the autotune configuration whose launch is estimated to be the shortest.
+
+    Raises:
+        UsageError: the kernel has no list, no launch is known, or its grid fits one of them alone.
+        KanalyzeError: the kernel cannot be compiled, or none of its configurations.
+    """
+    times: dict[int, float] = {}
+    count, index, failed = 1, 0, None
+    while index < count:
+        try:
+            compiled = compiled_for(target, replace(settings, config=index))
+            count = compiled.configs
+            if names_nothing(settings.grid) and count > 1:
+                raise UsageError(
+                    "--config best compares configurations: give a --grid that names what they "
+                    "choose, as 'cdiv(N,BLOCK)'"
+                )
+            made = estimate(compiled, device=device, findings=False)
+            if made.time.predicted_us is not None:
+                times[index] = made.time.predicted_us
+        except InputError as error:
+            if index == 0 and count == 1:  # how many there are is not known
+                raise
+            failed = error
+        index += 1
+    if not times:
+        raise failed or UsageError("--config best: no configuration has an estimated time")
+    return replace(settings, config=min(times, key=lambda at: times[at]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,12 @@ def _subjects(
 ) -> Iterator[tuple[Subject, Kind]]:
     try:
         given = identify(file)
-        for subject in subjects_of(given, options.compile_settings(), launch):
+        settings = options.compile_settings()
+        if settings.config == "best":
+            from kanalyze.analysis.launch import with_best_config
+
+            settings = with_best_config(file, settings)
+        for subject in subjects_of(given, settings, launch):
             notes = [facts_of(subject.compiled)] if subject.compiled is not None else []
             notes = [*_launch_facts(launch, options.record), *notes, *subject.notes]
             yield dataclasses.replace(subject, notes=tuple(notes)), given.kind

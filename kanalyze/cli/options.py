@@ -37,7 +37,7 @@ class TargetOptions:
     record: str | None
     args: dict[str, str] = field(default_factory=dict)
     grid: str | None = None
-    config: int | None = None
+    config: int | str | None = None
     kernels: tuple[str, ...] = ()
     lenient: bool = False
 
@@ -81,6 +81,16 @@ def settings_of(
             raise click.BadParameter(f"{name} is set twice", context, parameter)
         settings[name] = value.strip()
     return settings
+
+
+def _config(
+    context: click.Context, parameter: click.Parameter, given: str | None
+) -> int | str | None:
+    if given is None or given == "best":
+        return given
+    if not given.isdecimal():
+        raise click.BadParameter(f"'{given}' is not a number from 0, nor best", context, parameter)
+    return int(given)
 
 
 def _assumptions(
@@ -194,9 +204,10 @@ target_options = gathered(
     ),
     click.option(
         "--config",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Which configuration of @triton.autotune, from 0.  [default: the first]",
+        callback=_config,
+        metavar="N|best",
+        help="Which configuration of @triton.autotune, from 0; best: that of the shortest estimate "
+        "of the launch.  [default: the first]",
     ),
     click.option(
         "--launch",

@@ -130,8 +130,8 @@ def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:
             first = value.configs[chosen or 0]
             config = dict(first.kwargs)
             for option in ("num_warps", "num_stages", "num_ctas", "maxnreg"):
-                if (chosen := getattr(first, option, None)) is not None:
-                    options[option] = chosen
+                if (number := getattr(first, option, None)) is not None:
+                    options[option] = number
         elif isinstance(value, Heuristics):
             heuristics |= value.values
         value = value.fn

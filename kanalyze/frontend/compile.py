@@ -38,6 +38,7 @@ from kanalyze.frontend.specialize import (
     Pointer,
     parse_value,
 )
+from kanalyze.launch.record import Launch
 from kanalyze.toolchain import ptxas, tools
 from kanalyze.toolchain.resources import KernelResources
 
@@ -172,7 +173,8 @@ class Compiled:
     def values(self) -> dict[str, Any]:
         """What expressions may name: numbers, constants, the arrays that were given, options."""
         numbers = {n: v for n, v in self.arguments.items() if not isinstance(v, tuple)}
-        return {**self.metadata, **self.shape, **numbers, **self.constexprs, **self.arrays}
+        options = {n: self.metadata[n] for n in ("num_warps", "num_stages", "num_ctas")}
+        return {**options, **self.shape, **numbers, **self.constexprs, **self.arrays}
 
     @cached_property
     def sass(self) -> str:
@@ -220,7 +222,8 @@ def compile_kernel(
     source: str | None = None,
     args: Mapping[str, object] | None = None,
     grid: Grid | None = None,
-    config: int | None = None,
+    config: int | str | None = None,
+    launch: Launch | None = None,
 ) -> Compiled:
     """Compile a bundled kernel or a user's ``@triton.jit`` function.
 
@@ -245,6 +248,8 @@ def compile_kernel(
             of NumPy, or a tuple of sizes. Types follow from them; ``settings`` come before them.
         grid: blocks in x, y, z: numbers, expressions of arguments, or a function of them.
         config: which of the configurations of ``@triton.autotune``, from 0; the first if left out.
+        launch: a recorded launch, whose types and constants are compiled in where the file does not
+            describe its launches.
 
     Raises:
         UsageError: unknown kernel, setting or architecture; a parameter without type or value.
@@ -255,7 +260,7 @@ def compile_kernel(
         "target": target, "arch": arch, "dtype": dtype, "settings": dict(settings or {}),
         "num_warps": num_warps, "num_stages": num_stages, "signature": signature,
         "facts": dict(facts or {}), "source": source, "args": given.plain(args or {}),
-        "grid": grid, "config": config,
+        "grid": grid, "config": config, "launch": launch,
     }  # fmt: skip
     made = _made(**asked_for)
     if grid is not None:
@@ -275,9 +280,12 @@ def _made(
     source: str | None,
     args: Mapping[str, object],
     grid: Grid | None,
-    config: int | None,
+    config: int | str | None,
+    launch: Launch | None,
 ) -> Compiled:
     """`compile_kernel` without the grid."""
+    if isinstance(config, str):
+        raise UsageError("--config best is chosen by an estimate: give a number here")
     capability = normalise_arch(arch)
     options: dict[str, object] = {"num_warps": num_warps, "num_stages": num_stages}
     if isinstance(target, str | Path):
@@ -305,7 +313,8 @@ def _made(
             kernel = _triton_kernels.pick(loaded, path, function, config)
         else:
             kernel = jitted
-            module, notes = sys.modules[kernel.function.fn.__module__], ()
+            name, notes = kernel.function.fn.__module__, ()
+            module = sys.modules.get(name) or ModuleType(name)  # it may be run without being there
         arrays, others = given.parted(kernel.parameters, args, kernel.name)
         set_to = {name: parse_value(value) for name, value in {**others, **settings}.items()}
         description = bundled or _description(path, kernel.name, module, signature)
@@ -317,7 +326,7 @@ def _made(
                     f"{target}: a dtype can be chosen for bundled kernels only; "
                     "give the types with a signature"
                 )
-            wanted = request.signed(kernel, set_to, signature, arrays)
+            wanted = request.signed(kernel, set_to, signature, arrays, launch=launch)
         stated = {k: v for k, v in set_to.items() if k in request.OPTIONS}
         options |= {k: v for k, v in stated.items() if k not in wanted.arguments}
         asked = {k: v for k, v in options.items() if v is not None}
@@ -334,7 +343,7 @@ def _made(
             guesses = inference.GUESSES[1:] if wanted.inferred else ()
             for guess in guesses:
                 with contextlib.suppress(InputError):
-                    made = made_of(request.signed(kernel, set_to, signature, arrays, guess))
+                    made = made_of(request.signed(kernel, set_to, signature, arrays, guess, launch))
                     break
             else:
                 if notes:

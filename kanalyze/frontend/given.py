@@ -208,7 +208,8 @@ def _value(node: ast.expr, known: Mapping[str, object]) -> Any:
             return math.prod(_pointer(value, known).shape or ())
         case ast.Call(func=function, args=args, keywords=[]):
             word = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
-            return _FUNCTIONS[word](*(_value(argument, known) for argument in args))
+            if word in _FUNCTIONS:
+                return _FUNCTIONS[word](*(_value(argument, known) for argument in args))
     raise ValueError
 
 

@@ -25,10 +25,12 @@ from kanalyze.frontend.specialize import (
     TritonParameter,
     check_complete,
     example_signature,
+    normalise_type,
     parse_signature,
     specialise,
     with_value,
 )
+from kanalyze.launch.record import Launch
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Options of the compiler that settings may give."""
@@ -129,8 +131,11 @@ def signed(
     signature: str | None,
     arrays: Mapping[str, Pointer],
     guess: tuple[str, int] = inference.GUESSES[0],
+    launch: Launch | None = None,
 ) -> CompileRequest:
     """Make a request from a signature, arguments, settings, decorators and defaults, in this order.
+
+    A record of a launch says what signature, arguments and settings do not.
 
     What none of them states is inferred from the kernel's body, with ``guess`` for element types
     and sizes of blocks; `CompileRequest.inferred` names it.
@@ -142,7 +147,12 @@ def signed(
                 f"{kernel.name} has no parameter '{name}': {nearest(name, [*names, *OPTIONS])}"
             )
     stated = parse_signature(signature or "", kernel.parameters)
-    request = CompileRequest(dict(stated), dict(kernel.options), {})
+    told = {} if launch is None else _of_record(kernel, launch)
+    told = {n: s for n, s in told.items() if n not in given and n not in arrays}
+    request = CompileRequest(told | stated, dict(kernel.options), {})
+    if launch is not None:
+        request.options |= launch.options
+        request.values |= {p.name: p.value for p in launch.params if p.name in told and p.value}
     known = {p.name: p.default for p in kernel.parameters if p.has_default} | kernel.config
     known |= {name: value for name, value in given.items() if not isinstance(value, str)}
     arrays = {name: sized(name, array, known) for name, array in arrays.items()}
@@ -195,6 +205,24 @@ def signed(
             + (f"; given instead: {', '.join(over)}" if over else "")
         )
     return request
+
+
+def _of_record(kernel: JitKernel, launch: Launch) -> dict[str, Specialization]:
+    """The types, facts and constants of a launch that was recorded."""
+    told: dict[str, Specialization] = {}
+    params = {param.name: param for param in launch.params}
+    for parameter in kernel.parameters:
+        param = params.get(parameter.name)
+        if parameter.name in launch.constexprs:
+            value = launch.constexprs[parameter.name]
+            one = value == 1 and not parameter.constexpr
+            told[parameter.name] = Specialization("constexpr", (EQUAL_TO_1,) if one else (), value)
+        elif param is not None:
+            kind = normalise_type(param.type)
+            whole = kind[0] in "*iu" and param.value is not None and param.value % 16 == 0
+            marked = whole and parameter.specialise and parameter.specialise_alignment
+            told[parameter.name] = Specialization(kind, (DIVISIBLE_BY_16,) if marked else ())
+    return told
 
 
 def _number(value: object, constexpr: bool, known: Mapping[str, object]) -> object:

@@ -65,7 +65,7 @@ class Settings:
     signature: str | None = None
     args: Mapping[str, object] = field(default_factory=dict)
     grid: Grid | None = None
-    config: int | None = None
+    config: int | str | None = None
 
 
 def errors_of(module: ir.Module, severity: str = "error") -> list[InputError]:

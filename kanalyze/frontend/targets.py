@@ -48,7 +48,7 @@ def resolve(
         return [Subject(target, target.name, launch=launch)]
     if isinstance(target, list):
         return target
-    compiled = target if isinstance(target, Compiled) else compiled_for(target, settings)
+    compiled = target if isinstance(target, Compiled) else compiled_for(target, settings, launch)
     return list(_of_compiled(compiled, launch))
 
 
@@ -56,7 +56,7 @@ def subjects_of(given: Input, settings: Settings, launch: Launch | None = None) 
     """Return the modules of one input; errors: see `resolve`."""
     if given.kind in (Kind.BUNDLED, Kind.PYTHON):
         kernel = f":{given.kernel}" if given.kernel else ""
-        return list(_of_compiled(compiled_for(given.name + kernel, settings), launch))
+        return list(_of_compiled(compiled_for(given.name + kernel, settings, launch), launch))
     if given.kind is Kind.MACHINE_CODE:
         subjects = list(_of_machine_code(given, launch))
     elif given.kind is Kind.CUDA:
@@ -96,9 +96,11 @@ def choose(subjects: Sequence[Subject], kernels: Sequence[str], where: str) -> l
     return chosen
 
 
-def compiled_for(target: str | JitFunction, settings: Settings) -> Compiled:
-    """Compile a target as its settings say; errors: see `kanalyze.compile_kernel`."""
-    return compile_kernel(target, **vars(settings))
+def compiled_for(
+    target: str | Path | JitFunction, settings: Settings, launch: Launch | None = None
+) -> Compiled:
+    """Compile a target as its settings and a record say; errors: see `kanalyze.compile_kernel`."""
+    return compile_kernel(target, **vars(settings), launch=launch)
 
 
 def _of_compiled(compiled: Compiled, launch: Launch | None) -> Iterator[Subject]:

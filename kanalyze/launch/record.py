@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,8 @@ class Launch:
     """Grid and block (x, y, z), dynamic plus static shared bytes, and arguments in PTX order.
 
     ``registers_per_thread`` are those of the binary that ran, where a record says them;
-    ``cluster`` the blocks of a cluster, where the launch says them and not the PTX.
+    ``cluster`` the blocks of a cluster, where the launch says them and not the PTX; ``constexprs``
+    and ``options`` (``num_warps``, …) what the kernel was compiled with.
     """
 
     kernel: str
@@ -72,6 +73,8 @@ class Launch:
     ptx: Path | None = None
     registers_per_thread: int | None = None
     cluster: tuple[int, int, int] | None = None
+    constexprs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    options: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Refuse what CUDA cannot launch.
@@ -83,8 +86,8 @@ class Launch:
         for param in self.params:
             text = limits.number(param.type, param.value)
             wrong += [(f"params, {param.name}", text)] if text else []
-        for field, text in wrong:
-            raise InputError(f"not a launch: {field}: {text}", file=f"launch of {self.kernel}")
+        for place, text in wrong:
+            raise InputError(f"not a launch: {place}: {text}", file=f"launch of {self.kernel}")
 
     @staticmethod
     def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
@@ -111,8 +114,8 @@ class Launch:
 
 
 def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
-    for field, text in limits.record(data):
-        raise InputError(f"not a launch: {field}: {text}", file=file)
+    for place, text in limits.record(data):
+        raise InputError(f"not a launch: {place}: {text}", file=file)
     try:
         return Launch(
             kernel=data["kernel"],
@@ -124,8 +127,14 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
             ptx=ptx,
             registers_per_thread=data.get("registers_per_thread"),
             cluster=_triple(data["cluster"]) if data.get("cluster") else None,
+            constexprs=dict(data["constexprs"] or {}) if "constexprs" in data else {},
+            options={
+                name: data[name]
+                for name in ("num_warps", "num_stages")
+                if limits.is_whole(data.get(name))
+            },
         )
-    except ValueError as error:  # a tensor map
+    except (TypeError, ValueError) as error:  # a tensor map, constexprs
         raise InputError(f"not a launch: {error}", file=file) from None
 
 

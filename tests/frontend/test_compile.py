@@ -214,11 +214,10 @@ def test_autotune_and_heuristics():
     assert compiled.constexprs == {"BLOCK": 128, "EVEN": True}
     assert compiled.metadata["num_warps"] == 4
     assert compiled.metadata["num_stages"] == 2
-    assert any(
-        re.match(r"autotune: first of 2 configurations taken: BLOCK=128, num_warps=4", note)
-        for note in compiled.notes
-    )
-    assert "heuristics: EVEN=True" in compiled.notes
+    heuristics, autotune = compiled.assumptions
+    assert autotune.startswith("autotune: configuration 0 of 2 (from 0; --config changes it)")
+    assert "): BLOCK=128, num_warps=4" in autotune
+    assert heuristics == "heuristics, --set changes it: EVEN=True"
     chosen = user(
         "copy_kernel", signature="*fp32:16, *fp32:16", num_warps=8,
         settings={"n": 1000, "BLOCK": 256},
@@ -227,7 +226,11 @@ def test_autotune_and_heuristics():
     assert chosen.metadata["num_warps"] == 8
     unknown = user("copy_kernel", signature="*fp32:16, *fp32:16, i32")  # EVEN needs n
     assert unknown.constexprs["EVEN"] is False
-    assert any(note.endswith("changes it: EVEN=False") for note in unknown.notes)
+    assert unknown.assumptions[0].endswith("changes them: EVEN=False")
+    other = user("copy_kernel", signature="*fp32:16, *fp32:16", settings={"n": 4096}, config=1)
+    assert other.constexprs["BLOCK"] == 256
+    with pytest.raises(UsageError, match="copy_kernel has 2 configurations"):
+        user("copy_kernel", config=2)
 
 
 def test_a_file_written_like_a_bundled_kernel_uses_its_own_plan(tmp_path):

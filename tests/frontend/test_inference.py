@@ -36,10 +36,10 @@ def test_types_follow_from_the_body(tmp_path: Path) -> None:
         "BLOCK": "constexpr", "USE_FACTOR": "constexpr",
     }  # fmt: skip
     assert made.constexprs == {"BLOCK": 1024, "USE_FACTOR": False}
-    (note,) = [note for note in made.notes if note.startswith("assumed")]
-    assert "index=*i64:16" in note
-    assert "BLOCK=1024" in note
-    assert "--signature" in note
+    types, constexprs = made.assumptions
+    assert "index=*i64:16" in types
+    assert "--signature" in types
+    assert "--set changes them: BLOCK=1024, USE_FACTOR=False" in constexprs
 
 
 def test_a_launch_in_the_file_gives_its_constants(tmp_path: Path) -> None:
@@ -53,10 +53,9 @@ def test_what_is_stated_is_not_guessed(tmp_path: Path) -> None:
     made = compile_kernel(target, signature="x=*fp32:16, n=i64", settings={"BLOCK": 128})
     assert (made.signature["x"], made.signature["n"]) == ("*fp32", "i64")
     assert made.constexprs["BLOCK"] == 128
-    (note,) = [note for note in made.notes if note.startswith("assumed")]
-    assert " x=" not in note
-    assert " n=" not in note
-    assert "y=*fp16:16" in note
+    types, constexprs = made.assumptions
+    assert types.endswith(": y=*fp16:16, index=*i64:16, factor=fp32")
+    assert constexprs.endswith(": USE_FACTOR=False")
 
 
 def test_the_next_guess_is_tried_where_triton_rejects_one(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ COLD = (
 )
 RESIDUE = "what is still modified in L2 when a launch ends is not written to HBM, nor counted as it"
 _REQUESTED = tuple(f"global_{kind}_sectors" for kind in ("load", "store", "atomic", "reduction"))
-_OF_A_LAUNCH = ("device: ", "machine code: ", "the memory model was never", "time: ", "what if: ",
-                "calibrated: ")  # fmt: skip
+_OF_A_LAUNCH = (
+    "device: ", "machine code: ", "the memory model was never", "time: ", "what if: ",
+    "calibrated: ", "types from", "constexprs from", "autotune: ", "heuristics",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
