@@ -100,22 +100,37 @@ def stand_in(capability: int, path: Path) -> Iterator[None]:
     from triton.backends import backends
     from triton.runtime import driver
 
-    if any(backend.driver.is_active() for backend in backends.values()):
+    if backends["nvidia"].driver.is_active():  # to ask those of AMD takes seconds
         yield
         return
     with contextlib.ExitStack() as stack:
         patch: Any = lambda *a: stack.enter_context(mock.patch.object(*a))  # noqa: E731
         device = _Device(capability)
         patch(driver, "_active", device)
-        if re.search(rb"(?m)^(import|from)\b.*\btorch\b", user_file.content(path)):
-            with contextlib.suppress(ImportError):
-                import torch
-
-                patch(torch.cuda, "is_available", lambda: True)
-                patch(torch.cuda, "device_count", lambda: 1)
-                patch(torch.cuda, "current_device", device.get_current_device)
-                patch(torch.cuda, "get_device_capability", device.get_device_capability)
+        if (torch := import_torch(path)) is not None:
+            patch(torch.cuda, "is_available", lambda: True)
+            patch(torch.cuda, "device_count", lambda: 1)
+            patch(torch.cuda, "current_device", device.get_current_device)
+            patch(torch.cuda, "get_device_capability", device.get_device_capability)
         yield
+
+
+def warm() -> None:
+    """Reckon what Triton's cache needs once a process: the sum of all of its own files."""
+    with contextlib.suppress(ImportError):  # up to 3.5 it has another place
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+
+
+def import_torch(path: Path) -> Any:
+    """PyTorch, where a file imports it and it is installed; else None."""
+    if re.search(rb"(?m)^(import|from)\b.*\btorch\b", user_file.content(path)):
+        with contextlib.suppress(ImportError):
+            import torch
+
+            return torch
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,18 @@ import contextlib
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kanalyze.errors import InputError, UsageError
 from kanalyze.frontend import (
     _triton,
     _triton_kernels,
+    child,
     contents,
     given,
     inference,
@@ -46,6 +47,8 @@ ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 """Architectures that are supported and tested."""
 
 DEFAULT_ARCH = "sm_90"
+
+T = TypeVar("T")
 
 # Also accepted: Orin, Orin-class Ampere, Thor, DGX Spark (ptxas --help, option --gpu-name).
 _MORE_CAPABILITIES = (87, 88, 110, 121)
@@ -260,12 +263,21 @@ def compile_kernel(
         "target": target, "arch": arch, "dtype": dtype, "settings": dict(settings or {}),
         "num_warps": num_warps, "num_stages": num_stages, "signature": signature,
         "facts": dict(facts or {}), "source": source, "args": given.plain(args or {}),
-        "grid": grid, "config": config, "launch": launch,
+        "config": config, "launch": launch,
     }  # fmt: skip
-    made = _made(**asked_for)
+    own = isinstance(target, str | Path) and _locate(str(target))
+    made = _made(**asked_for) if not own or own[2] else _apart(own[0], _made, **asked_for)
     if grid is not None:
         made = replace(made, grid=given.grid_of(grid, made.values))
-    return replace(made, asked=asked_for)
+    return replace(made, asked={**asked_for, "grid": grid})
+
+
+def _apart(path: Path, function: Callable[..., T], /, **arguments: object) -> T:
+    """Call a function in the child process of a user's file, which has what is made here."""
+    _triton_kernels.import_triton()
+    _triton.warm()
+    _triton.import_torch(path)
+    return child.call(path, function, **arguments)
 
 
 def _made(
@@ -279,7 +291,6 @@ def _made(
     facts: Mapping[str, str],
     source: str | None,
     args: Mapping[str, object],
-    grid: Grid | None,
     config: int | str | None,
     launch: Launch | None,
 ) -> Compiled:
@@ -373,9 +384,20 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
         return None if known is None else given.grid_of(grid, known)
     if compiled.asked.get("source") is not None or compiled.asked.get("signature") is not None:
         return None
-    _triton_kernels.import_triton()
     merged = {**compiled.asked.get("settings", {}), **settings}
     own = request.shape_settings({k: parse_value(v) for k, v in merged.items()})
+    asked: dict[str, Any] = {
+        "path": path, "capability": capability, "function": compiled.source_function,
+        "settings": own, "dtype": compiled.asked.get("dtype"),
+    }  # fmt: skip
+    return _planned_grid(**asked) if compiled.kernel else _apart(path, _planned_grid, **asked)
+
+
+def _planned_grid(
+    path: Path, capability: int, function: str, settings: dict[str, str | int], dtype: str | None
+) -> tuple[int, ...] | None:
+    """The grid that a file says itself."""
+    _triton_kernels.import_triton()
     with (
         _triton.environment(str(path)),
         _triton.stand_in(capability, path),
@@ -383,10 +405,10 @@ def grid_with(compiled: Compiled, settings: Mapping[str, object]) -> tuple[int, 
         user_file.quiet_stdout(),
     ):
         module = user_file.load(path, capability).module
-        description = _description(path, compiled.source_function, module, None)
+        description = _description(path, function, module, None)
         if description is None:
             return None
-        return tuple(launch_plan.plan(description, module, own, compiled.asked.get("dtype")).grid)
+        return tuple(launch_plan.plan(description, module, settings, dtype).grid)
 
 
 @contextlib.contextmanager

@@ -283,7 +283,11 @@ def _package(folder: Path) -> tuple[str, Path]:
 
 @contextlib.contextmanager
 def importable(*folders: Path) -> Iterator[None]:
-    """Put folders in front of ``sys.path`` for a while, without leaving byte code in them."""
+    """Put folders in front of ``sys.path`` for a while, without leaving byte code in them.
+
+    The current folder is the same behind it as before.
+    """
+    current = current_folder()
     wanted = [str(folder) for folder in dict.fromkeys(folders)]
     dont_write, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path[:0] = wanted
@@ -294,6 +298,17 @@ def importable(*folders: Path) -> Iterator[None]:
             with contextlib.suppress(ValueError):
                 sys.path.remove(folder)
         sys.dont_write_bytecode = dont_write
+        if current is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(current)
+
+
+def current_folder() -> str | None:
+    """Return the current folder, None where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager
@@ -445,7 +460,7 @@ def line_of(file: Path, line: int) -> str:
 def shown(path: Path) -> str:
     """Return a path as messages show it: relative where it lies below the current folder."""
     try:
-        return str(path.absolute().relative_to(Path(os.getcwd())))
+        return str(path.absolute().relative_to(current_folder() or "/"))
     except (ValueError, OSError):
         return str(path)
 
