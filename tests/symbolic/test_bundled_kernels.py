@@ -52,12 +52,20 @@ CASES: list[tuple[str, dict[str, int], str | None]] = [
     ("flash_attention", {"B": 1, "H": 2, "T": 131, "D": 72, "causal": 1}, "bf16"),
     ("flash_attention", {"B": 1, "H": 1, "T": 100, "D": 32, "causal": 0}, "fp32"),
 ]
-STORAGE = {"fp32": np.float32, "fp16": np.uint16, "bf16": np.uint16, "i8": np.uint8}
 
 
 def _id(case: tuple[str, dict[str, int], str | None]) -> str:
     name, shape, dtype = case
     return "-".join([name, *(f"{k}{v}" for k, v in shape.items()), *([dtype] if dtype else [])])
+
+
+# Two architectures for each case in turn, so that each kernel is run on all four.
+IN_TURN = [
+    pytest.param(i, ARCHS[(i + j) % 4], id=f"{_id(case)}-{ARCHS[(i + j) % 4]}")
+    for i, case in enumerate(CASES)
+    for j in (0, 2)
+]
+STORAGE = {"fp32": np.float32, "fp16": np.uint16, "bf16": np.uint16, "i8": np.uint8}
 
 
 @dataclasses.dataclass
@@ -211,8 +219,7 @@ def _expected_condition(record: Access) -> np.ndarray:
     return record.active & (record.source_size > 0)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[_id(c) for c in CASES])
+@pytest.mark.parametrize(("index", "arch"), IN_TURN)
 def test_values_of_addresses_and_conditions(index, arch):
     launch = _launch(index, arch)
     module, function = _function(launch.compiled.ptx, launch.compiled.name)
@@ -361,8 +368,7 @@ def _report(index: int, arch: str) -> Any:
     return analyze(_compiled(index, arch), listing=False, prove=False)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[_id(c) for c in CASES])
+@pytest.mark.parametrize(("index", "arch"), IN_TURN)
 def test_the_text_of_addresses_and_conditions(index, arch):
     launch = _launch(index, arch)
     kernel = _report(index, arch).kernels[0]
@@ -404,8 +410,7 @@ def _accesses_memory(instruction: ir.Instruction) -> bool:
     )
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[_id(c) for c in CASES])
+@pytest.mark.parametrize(("index", "arch"), IN_TURN)
 def test_trip_counts(index, arch):
     launch = _launch(index, arch)
     kernel = _report(index, arch).kernels[0]

@@ -46,11 +46,15 @@ from kanalyze.results.kernel import Finding
 from kanalyze.results.traffic import AccessCounts
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.symbolic.value import Value, leaves
+from kanalyze.symbolic.value import Value, in_order, leaves
 
 _ID = "offset-wraps"
 _CAST = "compute it in 64 bits, e.g. tl.program_id(0).to(tl.int64), or (size_t) in C++"
 _LOADED = "cast the loaded index to 64 bits before it is multiplied, e.g. tl.load(…).to(tl.int64)"
+
+
+_Products = dict[tuple[str, ...], int]  # names that are multiplied, and the number before them
+_MOST_FACTORS = 8
 
 
 def check_kernel(facts: Facts) -> Iterator[Finding]:
@@ -84,11 +88,21 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _products(facts: Facts, value: Value) -> dict[tuple[str, ...], int]:
+def _products(facts: Facts, root: Value) -> _Products:
     """What of a 32-bit offset grows with sizes: factors to the number that they are times.
 
     Bounded parts (thread indices, remainders) are left out; an argument that is known is a number.
+    Each value once, operands first: an expression may double with each statement.
     """
+    products: dict[Value, _Products] = {}
+    for value in in_order([root]):
+        products[value] = _products_of(facts, value, [products[arg] for arg in value.args])
+        if any(len(n) > _MOST_FACTORS or f >> 64 for n, f in products[value].items()):
+            return {}
+    return products[root]
+
+
+def _products_of(facts: Facts, value: Value, args: list[_Products]) -> _Products:
     if value.constant is not None:
         return {(): value.constant} if value.constant > 0 else {}
     if value.op == "param":
@@ -104,9 +118,9 @@ def _products(facts: Facts, value: Value) -> dict[tuple[str, ...], int]:
         through = [r.pointer for a, r in facts.accesses() if a.instruction.pos == key[0]]
         return {(f"{through[0]}[…]",): 1} if through else {}
     if value.op in ("add", "or", "sext", "zext"):
-        return {n: f for arg in value.args for n, f in _products(facts, arg).items() if n}
+        return {names: factor for arg in args for names, factor in arg.items() if names}
     if value.op in ("mul", "shl"):
-        left, right = (_products(facts, arg) for arg in value.args)
+        left, right = args
         if value.op == "shl":
             right = {n: 1 << f for n, f in right.items() if not n and f < 32}
         return {tuple(sorted((*a, *b))): f * g for a, f in left.items() for b, g in right.items()}
