@@ -296,7 +296,7 @@ STRIDED = """\
     mov.u32 %r1, %tid.x;
     mov.u32 %r2, t;
     mad.lo.s32 %r3, %r1, {stride}, %r2;
-    ld.shared.{type} {to}, [%r3];
+    ld.volatile.shared.{type} {to}, [%r3];
     ret;
 }}
 """

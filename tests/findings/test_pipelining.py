@@ -125,7 +125,7 @@ def test_one_stage_is_slower_than_three() -> None:
 
 
 def test_one_stage_without_a_launch_is_an_info_with_the_copies() -> None:
-    (found,) = findings(str(WHILE / "mended.py"), num_stages=1)
+    (found,) = findings(f"{TILES}:in_for", num_stages=1, **product("i32:16", "i32:16"))
     assert found.severity == "info"
     assert found.proof is not None
     assert found.proof.method == "recompiled"
