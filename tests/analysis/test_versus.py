@@ -308,14 +308,14 @@ def test_wrong_requests(words: list[str], message: str) -> None:
 
 
 def test_what_can_be_compiled_is_delivered() -> None:
-    result = run("matmul_relu", "--exact", "--over", "BLOCK_N=128,1024", "--format", "json")
+    result = run("matmul_relu", "--exact", "--over", "BLOCK_N=128,512", "--format", "json")
     assert result.exit_code == 3
     assert "out of resource" in result.stderr
     data = json.loads(result.stdout)
     assert [point["value"] for point in data["points"]] == [128]
     reasons = [entry["reason"] for entry in data["unknown"]]
-    assert any("BLOCK_N=1024: out of resource" in reason for reason in reasons)
-    other = run("matmul_relu", "--exact", "--versus-set", "BLOCK_N=1024", "--format", "json")
+    assert any("BLOCK_N=512: out of resource" in reason for reason in reasons)
+    other = run("matmul_relu", "--exact", "--versus-set", "BLOCK_N=512", "--format", "json")
     assert other.exit_code == 3
     sides = json.loads(other.stdout)["points"][0]["sides"]
     assert sides[0]["totals"]["compulsory_bytes"] > 0
