@@ -29,7 +29,7 @@ from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue
 from kanalyze.symbolic.descriptors import TensorValue, descriptor_of
 from kanalyze.symbolic.grid import Condition, Grid, UnknownValueError
-from kanalyze.symbolic.parts import Array, Parts, Term, TooLargeError, array_of
+from kanalyze.symbolic.parts import Array, Parts, Term, TooLargeError, array_of, distinct_numbers
 from kanalyze.symbolic.specials import BLOCK
 from kanalyze.symbolic.value import Value
 
@@ -171,8 +171,8 @@ def mark(
             raise TooLargeError
         bases = kind.bases[:, None] + kind.step * np.arange(kind.times)
         spread = bases.reshape(-1)[:, None] + kind.offsets[None, :]
-        seen.append(np.unique(spread & np.int64(_PERIOD - 1)))
-    for starts, pattern in _patterns(copies, codes.back(np.unique(np.concatenate(seen)))):
+        seen.append(distinct_numbers(spread & np.int64(_PERIOD - 1)))
+    for starts, pattern in _patterns(copies, codes.back(distinct_numbers(np.concatenate(seen)))):
         footprint.mark(starts, pattern)
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kanalyze.models import boxes
 from kanalyze.models.boxes import SectorRun
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.symbolic.parts import LARGEST, Array, TooLargeError
+from kanalyze.symbolic.parts import LARGEST, Array, TooLargeError, distinct_numbers
 
 _MOST_SECTORS = 1 << 29  # 16 GiB behind one pointer, half a GiB of marks
 _FEW_SECTORS = 1 << 16  # marked one by one whatever they are
@@ -61,7 +61,7 @@ class Footprint:
         if not step or times == 1 or not len(bases):
             self._mark(bases, offsets)
         elif len(bases) * len(offsets) <= _FEW_SECTORS:
-            pattern = np.unique(bases[:, None] + offsets[None, :])
+            pattern = distinct_numbers(bases[:, None] + offsets[None, :])
             self._add(_repeated(0, step, times, pattern))
         elif len(bases) <= _MOST_RUNS:
             for base in bases.tolist():
@@ -79,7 +79,7 @@ class Footprint:
                 marks = self._one_by_one()
                 marks[np.floor_divide(bases + offsets[0], SECTOR) - self.low // SECTOR] = True
                 return
-            bases = np.unique(bases)
+            bases = distinct_numbers(bases)
             places_within = np.mod(bases, SECTOR)
             present = np.flatnonzero(np.bincount(places_within))
             groups = [bases[places_within == inside] for inside in present]
@@ -91,7 +91,7 @@ class Footprint:
             elif few:
                 sectors = np.floor_divide(some[:, None] + offsets[None, :], SECTOR)
                 if self.marks is None:
-                    self._add(_runs(np.unique(sectors)))
+                    self._add(_runs(distinct_numbers(sectors)))
                 else:
                     self.marks[sectors - self.low // SECTOR] = True
             else:
@@ -109,7 +109,7 @@ class Footprint:
     def _add_all(self, bases: Array, offsets: Array) -> None:
         """Mark one by one; the bases lie alike within a sector."""
         marks = self._one_by_one()
-        pattern = np.unique(np.floor_divide(offsets + np.mod(bases[0], SECTOR), SECTOR))
+        pattern = distinct_numbers(np.floor_divide(offsets + np.mod(bases[0], SECTOR), SECTOR))
         starts = np.floor_divide(bases, SECTOR) - self.low // SECTOR
         step = max(1, _CHUNK // len(pattern))
         for begin in range(0, len(starts), step):
@@ -198,7 +198,7 @@ def _repeated(first: int, step: int, times: int, offsets: Array) -> set[SectorRu
     turn = SECTOR // math.gcd(step, SECTOR)  # so many steps are whole sectors
     runs: set[SectorRun] = set()
     for base in range(min(turn, times)):
-        sectors = np.unique(np.floor_divide(offsets + (first + base * step), SECTOR))
+        sectors = distinct_numbers(np.floor_divide(offsets + (first + base * step), SECTOR))
         runs |= _runs(sectors, step * turn // SECTOR, -((base - times) // turn))
     return runs
 

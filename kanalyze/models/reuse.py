@@ -34,7 +34,7 @@ from kanalyze.models.features import (
 )
 from kanalyze.models.footprint import Footprint
 from kanalyze.models.warps import MixedError
-from kanalyze.symbolic.parts import Array, Steps, Term, TooLargeError, array_of
+from kanalyze.symbolic.parts import Array, Steps, Term, TooLargeError, array_of, distinct_numbers
 
 _MOST_CLASSES = 1 << 9
 _MOST_RUNS = 1 << 16
@@ -294,7 +294,7 @@ def _one_by_one(accesses: Sequence[BlockAccess]) -> Reuse:
     extent = int(sectors.max()) + 1
     if extent * accesses[0].blocks >= 1 << 62:
         raise TooLargeError
-    touched = np.unique(blocks * extent + sectors)
+    touched = distinct_numbers(blocks * extent + sectors)
     return Reuse(_histogram(touched % extent), _histogram(touched // extent))
 
 

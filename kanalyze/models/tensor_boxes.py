@@ -17,7 +17,7 @@ import numpy as np
 
 from kanalyze.launch.tensor_map import TensorMap
 from kanalyze.models.coalescing import SECTOR
-from kanalyze.symbolic.parts import Array, TooLargeError
+from kanalyze.symbolic.parts import Array, TooLargeError, distinct_numbers
 
 _MOST_ROWS = 1 << 22
 
@@ -63,7 +63,7 @@ def touched(tensor: TensorMap, start: int, number: Array) -> Array:
     if len(begins) * width > _MOST_ROWS * 4:
         raise TooLargeError
     sectors = first[:, None] + np.arange(width)
-    return np.sort(np.unique(sectors[sectors <= last[:, None]]))
+    return distinct_numbers(sectors[sectors <= last[:, None]])
 
 
 def sectors(tensor: TensorMap, coordinates: Array) -> Array:

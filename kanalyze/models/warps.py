@@ -38,7 +38,16 @@ from kanalyze.models.features import (
 )
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.grid import Condition, spread
-from kanalyze.symbolic.parts import Array, Parts, Steps, Term, TooLargeError, array_of, axes_of
+from kanalyze.symbolic.parts import (
+    Array,
+    Parts,
+    Steps,
+    Term,
+    TooLargeError,
+    array_of,
+    axes_of,
+    distinct_numbers,
+)
 from kanalyze.symbolic.specials import BLOCK, THREAD
 
 WARP = 32
@@ -339,7 +348,9 @@ class InstructionLaunch:
             others: list[Feature] = [array_of(t) for t in elsewhere if t is not steps]
             step = steps.step if steps is not None else 0
             for bases, lanes in self._by_outcome(others, some, tree):
-                yield AddressClass(bases + step * first, np.unique(by_lane[lanes]), step, count)
+                yield AddressClass(
+                    bases + step * first, distinct_numbers(by_lane[lanes]), step, count
+                )
 
     def _stretches(
         self, elsewhere: list[Term], codes: list[Feature]

@@ -26,7 +26,7 @@ from kanalyze.counting.ptx_launch import KernelLaunch
 from kanalyze.performance.cache_sim import tiles
 from kanalyze.performance.cache_sim.tiles import READ, AccessAxes, Patterns
 from kanalyze.symbolic.accesses import AccessValue
-from kanalyze.symbolic.parts import Array, TooLargeError
+from kanalyze.symbolic.parts import Array, TooLargeError, distinct_numbers
 from kanalyze.symbolic.specials import THREAD
 
 
@@ -275,7 +275,7 @@ def _numbered(
         code, place = np.unique(column.pattern[some] * span + (base - low), return_inverse=True)
         codes.append(code)
         places.append(place)
-    distinct = np.unique(np.concatenate(codes))
+    distinct = distinct_numbers(np.concatenate(codes))
     tiles_of = np.full((blocks, len(columns)), -1, np.int32)
     for number, (some, code, place) in enumerate(zip(asked, codes, places, strict=True)):
         number_of: Array = np.searchsorted(distinct, code)

@@ -28,7 +28,7 @@ from kanalyze.models.warps import ANYWHERE, InstructionLaunch, MixedError, Occur
 from kanalyze.symbolic import parts
 from kanalyze.symbolic.accesses import AccessValue, is_bulk
 from kanalyze.symbolic.grid import Condition, spread
-from kanalyze.symbolic.parts import Array, Parts, TooLargeError, array_of
+from kanalyze.symbolic.parts import Array, Parts, TooLargeError, array_of, distinct_numbers
 from kanalyze.symbolic.specials import BLOCK, THREAD
 
 LINE = 128
@@ -112,7 +112,7 @@ class Patterns:
         """The number of a set of sectors, -1 for the empty one."""
         if not len(sectors):
             return -1
-        sectors = np.unique(sectors)
+        sectors = distinct_numbers(sectors)
         key = sectors.tobytes()
         if key not in self.numbers:
             lines, begins = np.unique(sectors >> 2, return_index=True)
