@@ -9,6 +9,7 @@ import click
 
 from kanalyze.cli import options as shared
 from kanalyze.cli import output
+from kanalyze.errors import UsageError
 
 if TYPE_CHECKING:
     from kanalyze.frontend.ttir import Ttir
@@ -38,6 +39,8 @@ def command(
     from kanalyze.source import SourceFile
 
     result = shared.compiled(target, options, "ttir")
+    if not result.ttir:
+        raise UsageError(f"{result.source_function} is a Gluon kernel: it begins as TTGIR")
     shown = SourceFile.read(result.source_file).shown
     notes = (shared.facts_of(result), *result.notes)
     base = int(result.metadata.get("loc_column_base", 1))

@@ -166,6 +166,11 @@ def compile_source(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    source_class: Any = ASTSource
+    if getattr(kernel.function, "is_gluon", lambda: False)():
+        from triton.experimental.gluon import _runtime
+
+        source_class = _runtime.GluonASTSource
     names = [parameter.name for parameter in kernel.parameters]
     constants = {(names.index(name),): _constant(value) for name, value in constexprs.items()}
     attributes = {
@@ -177,7 +182,7 @@ def compile_source(
     try:
         with _captured(said):
             for attempt in (1, 2):
-                source = ASTSource(
+                source = source_class(
                     fn=kernel.function,
                     signature=dict(signature),
                     constexprs=constants,

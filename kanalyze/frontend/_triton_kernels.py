@@ -137,8 +137,6 @@ def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:
         value = value.fn
     if chosen is not None and not configs:
         raise UsageError(f"{name} has no list of configurations (@triton.autotune)")
-    if getattr(value, "is_gluon", lambda: False)():
-        raise UsageError(f"{name} is a Gluon kernel; only @triton.jit kernels are supported")
     line = value.starting_line_number
     for index, text in enumerate(value.raw_src):
         if text.strip().startswith("def "):

@@ -81,7 +81,7 @@ class Compiled:
     Attributes:
         name: the kernel's symbol in PTX and cubin.
         arch: ``sm_90``, as asked for; the PTX's own target may be ``sm_90a``.
-        ttir, ttgir, llir, ptx: the text of each stage.
+        ttir, ttgir, llir, ptx: the text of each stage; a Gluon kernel has no ``ttir``.
         cubin: the binary.
         resources: what ptxas reports for this PTX, with the dynamic shared memory added.
         metadata: Triton's, reduced to plain values (``num_warps``, ``num_stages``, ``shared``, …);
@@ -196,6 +196,8 @@ class Compiled:
             folder.mkdir(parents=True, exist_ok=True)
             for stage in ("ttir", "ttgir", "llir", "ptx", "cubin", "sass"):
                 content = getattr(self, stage)
+                if not content:
+                    continue
                 path = folder / f"{self.name}.{stage}"
                 path.write_bytes(content if stage == "cubin" else content.encode())
                 written.append(path)
@@ -508,7 +510,7 @@ def _compiled(
     return Compiled(
         name=name,
         arch=f"sm_{capability}",
-        ttir=output.asm["ttir"],
+        ttir=output.asm.get("ttir", ""),
         ttgir=output.asm["ttgir"],
         llir=output.asm["llir"],
         ptx=ptx,

@@ -9,21 +9,34 @@ it, and try the next one of `GUESSES` where Triton rejects it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanalyze.frontend.specialize import DIVISIBLE_BY_16, Specialization, TritonParameter
+from kanalyze.errors import UsageError
+from kanalyze.frontend.specialize import (
+    DIVISIBLE_BY_16,
+    EQUAL_TO_1,
+    Specialization,
+    TritonParameter,
+    normalise_type,
+)
 
-GUESSES = (("fp16", 64), ("fp32", 64), ("bf16", 32), ("fp16", 16), ("fp32", 16), ("fp16", 128))
-"""Element type of pointers, and elements of a block along one axis, in the order of trial."""
+GUESSES = (
+    ("fp16", 64, 64), ("fp32", 64, 64), ("bf16", 32, 1), ("fp16", 16, 1), ("fp32", 16, 2),
+    ("fp16", 128, 1), ("i32", 64, 1), ("u8", 32, 16), ("fp8e4nv", 64, 1),
+)  # fmt: skip
+"""Element type of pointers, elements of a block along one of two axes, and other numbers that are
+constexprs, in the order of trial."""
 
-_LONE_BLOCK = 1024  # elements, where a kernel has one block size
+_LONE_BLOCK = 1024  # elements, where a kernel has one block size, and one axis
 _MEMORY = ("load", "store", "make_block_ptr", "make_tensor_descriptor", "advance", "prefetch")
 _LIBRARY = ("tl", "triton", "language", "gl", "ttgl")
 _SHAPED = ("arange", "zeros", "full")
 _SIZED = ("range", "static_range", "cdiv", *_SHAPED)
+_TEXTS = {"input_precision": "tf32", "cache_modifier": "", "eviction_policy": ""}
 _SAME = ("multiple_of", "max_contiguous", "max_constancy", "broadcast_to", "reshape", "to", "view")
 
 
@@ -36,18 +49,24 @@ class Uses:
         integers: those in addresses, ranges and bounds, and what is loaded for these.
         blocks: those that are sizes of a block.
         flags: those that are conditions by themselves.
-        words: those that are compared with a text, and the text.
+        values: those that are compared with a constant, and the constant.
+        asserted: those of which a constant is asserted.
         types: those that are an element type.
+        ones: those that are the last stride of a tensor descriptor.
         reckoned: those in sums and products and in what other functions take.
+        rank: axes of the largest block.
     """
 
     pointers: set[str] = field(default_factory=set)
     integers: set[str] = field(default_factory=set)
     blocks: set[str] = field(default_factory=set)
     flags: set[str] = field(default_factory=set)
-    words: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    asserted: set[str] = field(default_factory=set)
     types: set[str] = field(default_factory=set)
+    ones: set[str] = field(default_factory=set)
     reckoned: set[str] = field(default_factory=set)
+    rank: int = 1
 
 
 def uses(function: Any, _seen: frozenset[str] = frozenset()) -> Uses:
@@ -61,13 +80,26 @@ def uses(function: Any, _seen: frozenset[str] = frozenset()) -> Uses:
                 _of_call(node, function, flow, used, _seen)
             case ast.If(test=test) | ast.IfExp(test=test):
                 used.flags |= _conditions(test)
-            case ast.Compare(left=ast.Name(id=name), comparators=[ast.Constant(value=str(text))]):
-                used.words[name] = text
-            case ast.BinOp(op=ast.FloorDiv() | ast.Mod() | ast.RShift()):
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Eq()],
+                comparators=[ast.Constant(value=str() | int() as constant)],
+            ):  # fmt: skip
+                used.values.setdefault(name, constant)
+            case ast.Subscript(slice=ast.Tuple(elts=axes)) if any(map(_is_none, axes)):
+                used.rank = max(used.rank, len(axes))
+            case ast.BinOp(op=ast.LShift() | ast.RShift(), right=ast.Name(id=name)):
+                used.values.setdefault(name, 1)
+                used.integers |= flow.behind(node)
+            case ast.BinOp(
+                op=ast.FloorDiv() | ast.Mod() | ast.LShift() | ast.RShift() | ast.BitXor()
+            ):
+                used.integers |= flow.behind(node)
+            case ast.BinOp(op=ast.BitAnd(), right=ast.Constant()):
                 used.integers |= flow.behind(node)
             case ast.BinOp():
                 used.reckoned |= _names(node)
     used.integers -= used.pointers - flow.loaded_for
+    used.blocks -= used.asserted
     return used
 
 
@@ -77,6 +109,7 @@ def _of_call(node: ast.Call, function: Any, flow: _Flow, used: Uses, seen: froze
     by_name = {k.arg: k.value for k in node.keywords if k.arg}
     arguments = [*node.args, *by_name.values()]
     used.types |= {_name(by_name["dtype"])} if "dtype" in by_name else set()
+    used.values |= {_name(by_name[word]): _TEXTS[word] for word in _TEXTS if word in by_name}
     if name in _MEMORY or name.startswith("atomic"):
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         of_library = owner is None or _name(owner) in _LIBRARY
@@ -85,29 +118,42 @@ def _of_call(node: ast.Call, function: Any, flow: _Flow, used: Uses, seen: froze
             used.integers |= flow.behind(address)
             used.pointers |= flow.roots(address)
         mask = [by_name["mask"]] if "mask" in by_name else []
+        if name == "make_tensor_descriptor":
+            match [*([by_name["strides"]] if "strides" in by_name else node.args[2:3])]:
+                case [ast.List(elts=[*_, last]) | ast.Tuple(elts=[*_, last])]:
+                    used.ones.add(_name(last))
         for condition in [*mask, *(node.args[1:2] if name == "load" else node.args[2:3])]:
             used.integers |= flow.behind(condition)
     elif name in _SIZED:
         for argument in arguments[:1] if name == "full" else arguments:
             used.integers |= flow.behind(argument)
             used.blocks |= _names(argument) if name in _SHAPED else set()
+    elif name in ("static_assert", "assume"):
+        match node.args[0]:
+            case ast.Compare(left=ast.Name(id=left), ops=[ast.Eq()],
+                             comparators=[ast.Constant(value=value)]):  # fmt: skip
+                used.values[left] = value
+                used.asserted.add(left)
     elif name == "to":
         used.types |= {_name(argument) for argument in arguments[:1]}
     else:
         callee = function.fn.__globals__.get(name)
-        if name in seen or not isinstance(getattr(callee, "src", None), str):
+        if name in seen or not isinstance(getattr(callee, "params", None), list):
             used.reckoned |= set().union(*map(_names, arguments))
             return
         inner = uses(callee, seen | {name})
+        used.rank = max(used.rank, inner.rank)
         by_place = zip((p.name for p in callee.params), node.args, strict=False)
         for parameter, argument in (*by_place, *by_name.items()):
             if parameter in inner.pointers:
                 used.pointers |= flow.roots(argument)
             if parameter in inner.pointers | inner.integers:
                 used.integers |= flow.behind(argument)
-            for kind in ("blocks", "flags", "types", "reckoned"):
+            for kind in ("blocks", "flags", "types", "ones", "reckoned"):
                 if parameter in getattr(inner, kind):
                     getattr(used, kind).add(_name(argument))
+            if parameter in inner.values:
+                used.values.setdefault(_name(argument), inner.values[parameter])
 
 
 def _conditions(test: ast.expr) -> set[str]:
@@ -126,6 +172,10 @@ def _names(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
@@ -136,11 +186,15 @@ class _Flow:
     def __init__(self, body: ast.AST, parameters: set[str]):
         self._parameters = parameters
         self._assigned: dict[str, list[ast.expr]] = {}
+        self._added: dict[str, list[ast.expr]] = {}
         for node in ast.walk(body):
             match node:
                 case ast.Assign(targets=targets, value=value):
                     pass
-                case ast.For(target=target, iter=value) | ast.AugAssign(target=target, value=value):
+                case ast.AugAssign(target=target, value=value):
+                    self._added.setdefault(_name(target), []).append(value)
+                    continue
+                case ast.For(target=target, iter=value):
                     targets = [target]
                 case ast.AnnAssign(target=target, value=ast.expr() as value):
                     targets = [target]
@@ -186,7 +240,7 @@ class _Flow:
         if isinstance(node, ast.Name):
             parts |= {node.id} & self._parameters
             if node.id not in seen:
-                for value in self._assigned.get(node.id, ()):
+                for value in (*self._assigned.get(node.id, ()), *self._added.get(node.id, ())):
                     parts |= self.behind(value, seen | {node.id})
             return parts
         for child in ast.iter_child_nodes(node):
@@ -200,35 +254,58 @@ def _likelier(first: set[str], second: set[str]) -> set[str]:
     return named[0] if named else first or second
 
 
-def launches(function: Any) -> Iterator[dict[str, Any]]:
-    """The constant keyword arguments of each launch ``kernel[grid](…)`` in the same file."""
+@dataclass
+class Launched:
+    """What the launches of a kernel in its own file say: constants, and element types of arrays."""
+
+    constants: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+
+def launched(function: Any) -> Launched:
+    """What each launch ``kernel[grid](…)`` in the same file says of the parameters."""
+    found = Launched()
     try:
         tree = ast.parse(inspect.getsource(inspect.getmodule(function.fn) or function.fn))
     except (OSError, TypeError, SyntaxError):
-        return
-    constants = {
-        target.id: node.value.value
+        return found
+    everywhere = _assigned(tree)
+    for scope in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+        values = everywhere | _assigned(scope)
+        for node in ast.walk(scope):
+            if not (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Subscript)
+                and _name(node.func.value) == function.fn.__name__
+            ):
+                continue
+            names = [parameter.name for parameter in function.params]
+            by_name = dict(zip(names, node.args, strict=False))
+            for name, given in (by_name | {k.arg: k.value for k in node.keywords if k.arg}).items():
+                value = values.get(_name(given), given)
+                if isinstance(value, ast.Constant):
+                    found.constants.setdefault(name, value.value)
+                elif isinstance(value, ast.Call):
+                    dtype = next((k.value for k in value.keywords if k.arg == "dtype"), None)
+                    if isinstance(dtype, ast.Attribute):
+                        with contextlib.suppress(UsageError):
+                            found.types.setdefault(name, normalise_type(dtype.attr))
+    return found
+
+
+def _assigned(tree: ast.AST) -> dict[str, ast.expr]:
+    """The names that are assigned somewhere, and what."""
+    return {
+        target.id: node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Subscript)
-            and _name(node.func.value) == function.fn.__name__
-        ):
-            given = {k.arg: k.value for k in node.keywords if k.arg}
-            yield {
-                name: value.value if isinstance(value, ast.Constant) else constants[_name(value)]
-                for name, value in given.items()
-                if isinstance(value, ast.Constant) or _name(value) in constants
-            }
 
 
 def inferred(
-    function: Any, missing: Sequence[TritonParameter], element: str, block: int
+    function: Any, missing: Sequence[TritonParameter], element: str, block: int, number: int
 ) -> dict[str, Specialization]:
     """Guess the arguments that nothing is stated of.
 
@@ -236,36 +313,47 @@ def inferred(
         function: the ``JITFunction``.
         missing: its parameters without a type or value.
         element: the element type of pointers (``fp16``).
-        block: elements of a block along one axis, where there are several axes.
+        block: elements of a block along one of two axes.
+        number: what other constexprs are.
     """
-    used = uses(function)
-    launched: dict[str, Any] = {}
-    for launch in launches(function):
-        launched = launch | launched
-    lone = sum(p.constexpr and p.name in used.blocks for p in missing) == 1
+    used, said = uses(function), launched(function)
+    lone = used.rank == 1 and sum(p.constexpr and p.name in used.blocks for p in missing) == 1
     sizes = _LONE_BLOCK if lone and block == GUESSES[0][1] else block
-    return {p.name: _argument(p, used, launched, element, sizes) for p in missing}
+    sizes = sizes if used.rank < 3 else max(4, sizes // 4)
+    return {p.name: _argument(p, used, said, element, sizes, number) for p in missing}
 
 
 def _argument(
-    parameter: TritonParameter, used: Uses, launched: dict[str, Any], element: str, block: int
+    parameter: TritonParameter,
+    used: Uses,
+    said: Launched,
+    element: str,
+    block: int,
+    number: int,
 ) -> Specialization:
     name = parameter.name
     if parameter.constexpr:
-        if name in launched:
-            return Specialization("constexpr", (), launched[name])
-        if name in used.types:
-            types = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-            return Specialization("constexpr", (), f"tl.{types[element]}")
-        if name in used.words:
-            return Specialization("constexpr", (), used.words[name])
-        if name in used.flags and name not in used.blocks:
-            return Specialization("constexpr", (), False)
-        return Specialization("constexpr", (), block if name in used.blocks | used.integers else 0)
+        value: Any = 0
+        if name in said.constants:
+            value = said.constants[name]
+        elif name in used.ones:
+            value = 1
+        elif name in used.types:
+            types = {"fp16": "float16", "bf16": "bfloat16"}
+            value = f"tl.{types.get(element, 'float32')}"
+        elif name in used.values and name not in used.blocks:
+            value = used.values[name]
+        elif name in used.flags and name not in used.blocks:
+            value = False
+        elif name in used.blocks | used.integers:
+            value = block if name in used.blocks else number
+        return Specialization("constexpr", (), value)
     if parameter.type:
         return Specialization(parameter.type)
     if name in used.pointers:
-        kind = "i64" if name in used.integers else element
+        kind = said.types.get(name) or ("i64" if name in used.integers else element)
         return Specialization(f"*{kind}", (DIVISIBLE_BY_16,))
+    if name in used.ones:
+        return Specialization("constexpr", (EQUAL_TO_1,), 1)
     real = name in used.reckoned - used.integers - used.flags
     return Specialization("fp32" if real else "i32")

@@ -130,7 +130,7 @@ def signed(
     given: Mapping[str, object],
     signature: str | None,
     arrays: Mapping[str, Pointer],
-    guess: tuple[str, int] = inference.GUESSES[0],
+    guess: tuple[str, int, int] = inference.GUESSES[0],
     launch: Launch | None = None,
 ) -> CompileRequest:
     """Make a request from a signature, arguments, settings, decorators and defaults, in this order.
@@ -241,7 +241,7 @@ def _infer(
     kernel: JitKernel,
     request: CompileRequest,
     missing: Sequence[TritonParameter],
-    guess: tuple[str, int],
+    guess: tuple[str, int, int],
 ) -> None:
     for name, argument in inference.inferred(kernel.function, missing, *guess).items():
         request.arguments[name] = argument

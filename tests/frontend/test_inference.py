@@ -9,6 +9,8 @@ import pytest
 from kanalyze.errors import InputError
 from kanalyze.frontend._triton import stand_in
 from kanalyze.frontend.compile import compile_kernel
+from kanalyze.frontend.inference import inferred
+from kanalyze.frontend.specialize import TritonParameter
 from kanalyze.frontend.user_file import load
 
 HEAD = "import triton\nimport triton.language as tl\n"
@@ -129,3 +131,67 @@ def test_a_file_whose_kernel_is_not_reached_gives_the_error(tmp_path: Path) -> N
     written(tmp_path, a=HEAD + "make = 1 / 0\nscale = make.kernel\n")
     with pytest.raises(InputError, match=r"a\.py:3:\d+: ZeroDivisionError"):
         compile_kernel(f"{tmp_path}/a.py:scale")
+
+
+ODD = """
+@triton.jit
+def odd(x_ptr, stride, seen_ptr, out_ptr, n, width, last, KIND: tl.constexpr, BLOCK: tl.constexpr,
+        ROWS: tl.constexpr, PRECISION: tl.constexpr, SHIFT: tl.constexpr, DEEP: tl.constexpr):
+    tl.static_assert(ROWS == 16)
+    i = tl.arange(0, ROWS)[:, None, None] * width + tl.arange(0, BLOCK)[None, :, None]
+    x_ptrs = x_ptr + i
+    for k in range(n):
+        x_ptrs += stride
+    seen = (tl.load(seen_ptr + i) & 0xF) << SHIFT
+    if KIND == "add":
+        seen += 1
+    elif KIND == "sub":
+        seen -= 1
+    if DEEP == 3:
+        tl.store(out_ptr + i, tl.load(x_ptrs) + seen)
+    d = tl.make_tensor_descriptor(x_ptr, [n, n], [stride, last], [ROWS, BLOCK])
+    t = tl.dot(d.load([0, 0]), d.load([0, 0]).T, input_precision=PRECISION)
+"""
+
+
+def test_how_parameters_are_used(tmp_path: Path) -> None:
+    launch = """
+def run(a, n):
+    out = torch.empty(n, dtype=torch.uint8)
+    grid = (1,)
+    odd[grid](a, 1, a, out, n, 8, 1, SHIFT=2)
+"""
+    (tmp_path / "a.py").write_text(HEAD + ODD + launch, "utf-8")
+    function = load(tmp_path / "a.py").module.odd
+    parameters = [TritonParameter(p.name, p.is_constexpr) for p in function.params]
+    found = inferred(function, parameters, "fp16", 64, 64)
+    assert {name: a.type for name, a in found.items() if a.type != "constexpr"} == {
+        "x_ptr": "*fp16", "stride": "i32", "seen_ptr": "*i64", "out_ptr": "*u8", "n": "i32",
+        "width": "i32",
+    }  # fmt: skip
+    assert {name: a.value for name, a in found.items() if a.type == "constexpr"} == {
+        "last": 1, "KIND": "add", "BLOCK": 16, "ROWS": 16, "PRECISION": "tf32", "SHIFT": 2,
+        "DEEP": 3,
+    }  # fmt: skip
+
+
+def test_a_gluon_kernel(tmp_path: Path) -> None:
+    pytest.importorskip("triton.experimental.gluon")
+    text = """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+jit = gluon.jit
+
+def made(factor):
+    @jit
+    def copy(x_ptr, y_ptr, n, BLOCK: gl.constexpr):
+        layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+        i = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
+        gl.store(y_ptr + i, gl.load(x_ptr + i, mask=i < n) * factor, mask=i < n)
+    return copy
+
+copy = made(gl.constexpr(2))
+"""
+    made = compile_kernel(f"{written(tmp_path, a=text)}/a.py:copy")
+    assert (made.signature["x_ptr"], made.constexprs["BLOCK"], made.ttir) == ("*fp16", 1024, "")
+    assert "ld.global" in made.ptx
