@@ -14,13 +14,13 @@ Each is a function of values that do not change; what one did not learn it retur
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kanalyze.counting.bindings import arrays_of
+from kanalyze.counting.bindings import arrays_of, decisive
 from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.devices.table import Device
@@ -430,6 +430,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
         unknown=(
             *not_counted,
             *counted.exact.unknown,
+            *_no_contents(kernel, launch),
             *_why("device", chosen),
             *_why("flops", by_unit),
             *not_distinct,
@@ -442,6 +443,18 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
             *_why("waves", waves),
         ),
     )
+
+
+def _no_contents(kernel: _DescribedKernel, launch: Launch) -> Iterator[UnknownField]:
+    """Which arrays have to be assumed, once, as options to copy."""
+    names = decisive(kernel.function.parameters, launch, kernel.description.addresses)
+    if names:
+        yield UnknownField(
+            "assume",
+            "what some arrays hold decides addresses or branches: "
+            + " ".join(f"--assume {name}=uniform:0:N" for name in names)
+            + " (or const:VALUE, range, FILE.npy)",
+        )
 
 
 def _device(

@@ -10,7 +10,7 @@ from kanalyze.launch.record import Launch
 from kanalyze.launch.tensor_map import TensorMap
 from kanalyze.ptx import ir
 from kanalyze.symbolic.accesses import Addresses
-from kanalyze.symbolic.value import Arrays, pointer_of
+from kanalyze.symbolic.value import Arrays, array_of, in_order, pointer_of
 
 
 def arrays_of(parameters: Sequence[ir.Parameter], launch: Launch | None) -> Arrays | None:
@@ -22,6 +22,21 @@ def arrays_of(parameters: Sequence[ir.Parameter], launch: Launch | None) -> Arra
         frozenset(p.name for p, given in pairs if given.is_pointer),
         frozenset(p.name for p, given in pairs if given.data is not None),
     )
+
+
+def decisive(parameters: Sequence[ir.Parameter], launch: Launch, addresses: Addresses) -> list[str]:
+    """The arrays of unknown contents that decide addresses, or whether accesses are executed."""
+    pairs = list(zip(parameters, launch.params, strict=False))
+    pointers = Arrays(frozenset(p.name for p, given in pairs if given.is_pointer), frozenset())
+    loads = {a.instruction.pos: pointer_of(a.address, pointers) for a in addresses.accesses}
+    values = [value for a in addresses.accesses for value in (a.address, a.condition) if value]
+    names: set[str | None] = set()
+    for node in in_order(values):
+        if node.op == "load" and array_of(node) is None:
+            names.add(pointer_of(node.args[0], node.payload.arrays))
+        elif node.op == "unknown" and isinstance(node.payload[0], tuple):
+            names.add(loads.get(node.payload[0][0]))
+    return [given.name for p, given in pairs if p.name in names]
 
 
 def contents_of(parameters: Sequence[ir.Parameter], launch: Launch) -> dict[str, Assumption]:

@@ -334,6 +334,8 @@ def _argument(
     name = parameter.name
     if parameter.constexpr:
         value: Any = 0
+        first = number == GUESSES[0][2]  # later: not what it is compared with, but a number
+        known = first or name in used.asserted or isinstance(used.values.get(name), str)
         if name in said.constants:
             value = said.constants[name]
         elif name in used.ones:
@@ -341,7 +343,7 @@ def _argument(
         elif name in used.types:
             types = {"fp16": "float16", "bf16": "bfloat16"}
             value = f"tl.{types.get(element, 'float32')}"
-        elif name in used.values and name not in used.blocks:
+        elif name in used.values and name not in used.blocks and known:
             value = used.values[name]
         elif name in used.flags and name not in used.blocks:
             value = False

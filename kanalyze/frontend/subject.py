@@ -180,7 +180,9 @@ def _example(compiled: Compiled) -> str:
     for name, kind in compiled.signature.items():
         known = name in args or name in compiled.arguments
         if kind.startswith("*") and name not in compiled.arrays:
-            args[name] = f"{kind.lstrip('*').removeprefix('k')}[{_EXAMPLE_SIZE}]"
+            element = kind.lstrip("*").removeprefix("k")
+            held = " arange" if element in ("i32", "i64") else ""  # an index, perhaps
+            args[name] = f"{element}[{_EXAMPLE_SIZE}]{held}"
         elif kind[0] in "iu" and not known:
             args[name] = _EXAMPLE_SIZE
             numbers.append(name)

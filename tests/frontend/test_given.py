@@ -206,5 +206,12 @@ def test_an_estimate_of_a_function(tmp_path: Path) -> None:
     # 4096 indices of 8 B in 1024 sectors; of x each warp reads one element: 128 sectors; the 64
     # elements of a block lie twice in its 128 threads
     assert traffic.counters["global_load_sectors"] == 2 * (1024 + 128)
+    assert "assume" not in {u.field for u in traffic.unknown}
+    unknown = estimate(
+        module.gather, grid=64, args={"x_ptr": x, "ids": x.long(), "y_ptr": x, "n": 4096},
+        simulate=False, findings=False,
+    ).unknown  # fmt: skip
+    (asked,) = [u.reason for u in unknown if u.field == "assume"]
+    assert "branches: --assume ids=uniform:0:N (or" in asked
     with pytest.raises(UsageError, match=r"for example kanalyze\.estimate\(gather, grid="):
         estimate(module.gather)
