@@ -85,11 +85,7 @@ def import_triton() -> Any:
 
 def kernels_of(module: ModuleType) -> dict[str, Any]:
     """Return the kernels (decorated functions) among a module's globals, in order."""
-    from triton.runtime.autotuner import Autotuner, Heuristics
-    from triton.runtime.jit import JITFunction
-
-    kinds = (JITFunction, Autotuner, Heuristics)
-    return {name: v for name, v in user_file.own_names(module).items() if isinstance(v, kinds)}
+    return {n: v for n, v in user_file.own_names(module).items() if innermost(v) is not None}
 
 
 def entries_of(module: ModuleType, path: Path) -> list[str]:
@@ -104,10 +100,22 @@ def entries_of(module: ModuleType, path: Path) -> list[str]:
 
 
 def innermost(value: Any) -> Any:
-    """The ``JITFunction`` within decorators."""
-    while hasattr(value, "fn") and not hasattr(value, "params"):
-        value = value.fn
-    return value
+    """The ``JITFunction`` within decorators, Triton's or others'; None where there is none."""
+    from triton.runtime.jit import JITFunction
+
+    for _ in range(10):
+        if isinstance(value, JITFunction):
+            return value
+        value = _within(value)
+    return None
+
+
+def _within(value: Any) -> Any:
+    """What a decorator was put on, as it keeps it; None where it is no decorator."""
+    if value is None or isinstance(value, user_file.Missing | type):
+        return None
+    kept = vars(value) if hasattr(value, "__dict__") else {}
+    return kept.get("fn", kept.get("__wrapped__"))
 
 
 def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:
@@ -117,12 +125,13 @@ def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:
         UsageError: it has no such configuration.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
 
     config: dict[str, Any] = {}
     options: dict[str, Any] = {}
     heuristics: dict[str, Callable[[dict[str, Any]], Any]] = {}
     configs = 0
-    while not hasattr(value, "params"):
+    while not isinstance(value, JITFunction):
         if isinstance(value, Autotuner):
             configs = len(value.configs)
             if chosen is not None and chosen >= configs:
@@ -134,7 +143,7 @@ def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:
                     options[option] = number
         elif isinstance(value, Heuristics):
             heuristics |= value.values
-        value = value.fn
+        value = _within(value)
     if chosen is not None and not configs:
         raise UsageError(f"{name} has no list of configurations (@triton.autotune)")
     line = value.starting_line_number
@@ -168,12 +177,10 @@ def kernel_of(value: Any, config: int | None = None) -> JitKernel:
         UsageError: it is another object.
     """
     import_triton()
-    from triton.runtime.autotuner import Autotuner, Heuristics
-    from triton.runtime.jit import JITFunction
-
-    if not isinstance(value, JITFunction | Autotuner | Heuristics):
+    function = innermost(value)
+    if function is None:
         raise UsageError(f"{value!r} is not a @triton.jit function")
-    return unwrap(innermost(value).fn.__name__, value, config)
+    return unwrap(function.fn.__name__, value, config)
 
 
 def pick(

@@ -3,7 +3,7 @@
 Bundled kernels and a user's files are loaded by the same function. The file is executed, as an
 import would: only analyse files that you would also run. A statement that fails, for want of a
 package or a GPU, does not keep the rest from being read: what an import would have bound is then a
-`Missing`, which a kernel rarely needs.
+`Missing`, which a kernel rarely needs, and a function stays without the decorator that failed.
 """
 
 from __future__ import annotations
@@ -166,7 +166,25 @@ def _run(loaded: UserModule, module: ModuleType, path: Path, source: bytes) -> N
                     loaded.missing.setdefault(name, (path, error))
                 if isinstance(error, ImportError):
                     continue
+            elif isinstance(statement, ast.FunctionDef):
+                _with_fewer_decorators(module, path, statement, flags)
+            elif isinstance(statement, ast.Assign):
+                for node in statement.targets:
+                    if isinstance(node, ast.Name):
+                        module.__dict__.setdefault(node.id, Missing(node.id))
             loaded.failed.append((path, error))
+
+
+def _with_fewer_decorators(
+    module: ModuleType, path: Path, statement: ast.FunctionDef, flags: int
+) -> None:
+    """Define a function whose decorators fail with those below the ones that do."""
+    while len(statement.decorator_list) > 1:
+        statement.decorator_list = statement.decorator_list[1:]
+        part = ast.Module([statement], [])
+        with contextlib.suppress(Exception):
+            exec(compile(part, str(path), "exec", flags, dont_inherit=True), module.__dict__)
+            return
 
 
 def _stand_in(module: ModuleType, statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
