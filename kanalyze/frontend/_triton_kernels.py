@@ -115,7 +115,7 @@ def _within(value: Any) -> Any:
     if value is None or isinstance(value, user_file.Missing | type):
         return None
     kept = vars(value) if hasattr(value, "__dict__") else {}
-    return kept.get("fn", kept.get("__wrapped__"))
+    return kept.get("__wrapped__", kept.get("fn"))
 
 
 def unwrap(name: str, value: Any, chosen: int | None = None) -> JitKernel:

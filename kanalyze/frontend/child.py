@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import io
 import os
 import pickle
@@ -26,6 +27,8 @@ from typing import Any, TypeVar
 
 from kanalyze.errors import InputError, KanalyzeError
 from kanalyze.frontend import user_file
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 T = TypeVar("T")
 
@@ -115,7 +118,9 @@ def _forked(key: tuple[Any, ...]) -> _Child:
 
 
 def _serve(connection: Connection) -> None:
-    """Answer calls until the other side is closed."""
+    """Answer calls until the other side is closed; end with the process that made this one."""
+    with contextlib.suppress(AttributeError, OSError):  # Linux alone has it
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # standard error is closed
         os.dup2(2, 1)

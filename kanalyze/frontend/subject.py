@@ -170,27 +170,29 @@ def launch_of(compiled: Compiled | None) -> Launch:
     return assume(launch, [], contents)
 
 
-_EXAMPLE_SIZE = 4096
-
-
 def _example(compiled: Compiled) -> str:
     """The command, or the call, that says a launch of a kernel, with what was given already."""
-    asked, numbers = compiled.asked, []
+    asked = compiled.asked
     grid, args = asked.get("grid"), dict(asked.get("args", {}))
+    axes = max((i + 1 for i, a in enumerate("xyz") if f"%ctaid.{a}" in compiled.ptx), default=1)
+    size = 4096 if axes == 1 else 512
+    numbers = [
+        name
+        for name, kind in compiled.signature.items()
+        if kind[0] in "iu" and name not in args and name not in compiled.arguments
+    ]
     for name, kind in compiled.signature.items():
-        known = name in args or name in compiled.arguments
         if kind.startswith("*") and name not in compiled.arrays:
             element = kind.lstrip("*").removeprefix("k")
             held = " arange" if element in ("i32", "i64") else ""  # an index, perhaps
-            args[name] = f"{element}[{_EXAMPLE_SIZE}]{held}"
-        elif kind[0] in "iu" and not known:
-            args[name] = _EXAMPLE_SIZE
-            numbers.append(name)
+            args[name] = f"{element}[{size}]{held}"
+        elif name in numbers:
+            args[name] = size
     if grid is None:
-        axes = max((i + 1 for i, a in enumerate("xyz") if f"%ctaid.{a}" in compiled.ptx), default=1)
         block = next((n for n in compiled.constexprs if "BLOCK" in n.upper()), None)
-        grid = (f"cdiv({numbers[0]},{block})" if axes == 1 and block and numbers
-                else ",".join(["64"] * axes))  # fmt: skip
+        grid = {1: "64", 2: "64,64", 3: "16,16,16"}[axes]
+        if axes == 1 and block and numbers:
+            grid = f"cdiv({numbers[0]},{block})"
     if not isinstance(asked["target"], str | Path):
         return f"kanalyze.estimate({compiled.source_function}, grid={grid!r}, args={args!r})"
     words = [f"--arg {shlex.quote(f'{name}={value}')}" for name, value in args.items()]

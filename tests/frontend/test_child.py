@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,3 +109,17 @@ def test_beside_other_threads_the_file_is_run_in_place(tmp_path: Path) -> None:
     finally:
         wait.set()
         thread.join()
+
+
+def test_a_child_ends_with_the_process_that_made_it(tmp_path: Path) -> None:
+    path = written(tmp_path, "import time, sys\nprint('begun', file=sys.stderr)\ntime.sleep(1000)")
+    script = (
+        "from pathlib import Path; from kanalyze.frontend import child, user_file; import sys\n"
+        "path = Path(sys.argv[1]); child.call(path, user_file.load, path=path)"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # the file is being run
+        process.kill()
+        assert process.stderr.read() == b""  # which waits until nobody can write to it

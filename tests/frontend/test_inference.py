@@ -8,6 +8,7 @@ import pytest
 
 from kanalyze.errors import InputError
 from kanalyze.frontend._triton import stand_in
+from kanalyze.frontend._triton_kernels import kernels_of, unwrap
 from kanalyze.frontend.compile import compile_kernel
 from kanalyze.frontend.inference import inferred
 from kanalyze.frontend.specialize import TritonParameter
@@ -43,6 +44,9 @@ def test_types_follow_from_the_body(tmp_path: Path) -> None:
     assert "index=*i64:16" in types
     assert "--signature" in types
     assert "--set changes them: BLOCK=1024, USE_FACTOR=False" in constexprs
+    said = ", ".join(text.rpartition(": ")[2] for text in (types, constexprs))
+    again = compile_kernel(f"{tmp_path}/a.py:scale", signature=said)  # what it suggests compiles
+    assert (again.signature, again.ptx, again.assumptions) == (made.signature, made.ptx, ())
 
 
 def test_a_launch_in_the_file_gives_its_constants(tmp_path: Path) -> None:
@@ -98,6 +102,44 @@ x = torch.ones(4, device=DEVICE)
     assert any(f"a.py:{line}: not run: " in note for note in made.notes)
     with stand_in(90, tmp_path / "a.py"):
         assert load(tmp_path / "a.py").module.MAJOR == 9
+
+
+def test_decorators_of_others(tmp_path: Path) -> None:
+    text = """
+import functools
+jit = triton.jit
+
+class Entry:
+    def __init__(self, fn):
+        self.fn = fn
+
+def traced(function):
+    @functools.wraps(function)
+    def run(*arguments):
+        return function(*arguments)
+    run.__wrapped__ = function
+    return run
+
+CONFIGS = no_such_name.configs()
+
+@Entry
+@traced
+@jit
+def one(x):
+    tl.store(x, 1.0)
+
+@CONFIGS.of("one")
+@no_such_name.entry
+@triton.jit(do_not_specialize=["n"])
+def two(x, n):
+    tl.store(x, n)
+"""
+    module = load(written(tmp_path, a=HEAD + text) / "a.py")
+    assert list(kernels_of(module.module)) == ["one", "two"]
+    two = unwrap("two", module.module.two)
+    assert [p.specialise for p in two.parameters] == [True, False]
+    assert unwrap("one", module.module.one).function.fn.__name__ == "one"
+    assert len(module.failed) == 2
 
 
 def test_a_package_is_run_only_for_what_is_taken_from_it(tmp_path: Path) -> None:
