@@ -166,7 +166,8 @@ class Reader:
                 return _as_signed(args[0]) if node.op == "sext" else args[0]
             case "trunc":
                 dropped = self.bits.possible_ones(node.args[0]) >> node.bits
-                if not dropped or node.args[0].op in ("add", "sub", "mul", "shl", "param"):
+                index = node.args[0].op in ("add", "sub", "mul", "shl", "param")
+                if not dropped or (index and node.bits >= 32):
                     return args[0]
                 return atom_of(f"u{node.bits}({text_of(args[0])})")
             case "and" | "or" | "xor" if node.bits > 1:

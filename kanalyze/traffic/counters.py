@@ -39,20 +39,24 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
         unknown.append(UnknownField("counters.instructions_executed", code.reason))
         said = f"requests, sectors and wavefronts are {PTX_ALONE}: {code.reason}"
         return ExactCounters(values, tuple(unknown), (said,) if totals.transactions else ())
+    became = values["global_atomic_requests"] and code.requests("atomic").value == 0
+
+    def untold(name: str) -> bool:
+        """Whether the PTX does not tell a counter: reductions are those that were atomics, too."""
+        return bool(code.apart or totals.unmatched(name) or (became and "global_reduction" in name))
+
     executed = {"instructions_executed": code.instructions_executed}
     for kind in ("load", "store"):
         wavefronts = code.shared_load_wavefronts if kind == "load" else code.shared_store_wavefronts
         executed[f"shared_{kind}_wavefronts"] = wavefronts
     for operation in _OPERATIONS:
         name, requests = f"global_{operation}_requests", code.requests(operation)
-        told = not (code.apart or totals.unmatched(name))  # by the PTX
-        if not told or requests.value not in (None, values[name]):
+        if requests.value not in (None, values[name]) or untold(name):
             executed |= {name: requests, f"global_{operation}_sectors": code.sectors(operation)}
     assumptions: list[str] = []
     for name, total in executed.items():
         field = f"counters.{name}"
-        known = values.get(name) is not None and not (code.apart or totals.unmatched(name))
-        if total.value is None and known:
+        if total.value is None and values.get(name) is not None and not untold(name):
             continue
         if total.value is not None and values.get(name) not in (total.value, None):
             of = name.replace("_", " ")
