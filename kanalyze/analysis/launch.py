@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from kanalyze.counting.bindings import arrays_of, decisive
 from kanalyze.counting.ptx_launch import AccessTransactions, KernelLaunch
 from kanalyze.counting.sass_launch import SassKernelLaunch
-from kanalyze.devices.table import Device
+from kanalyze.devices.table import USUAL, Device
 from kanalyze.devices.table import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
 from kanalyze.findings import runner
@@ -60,17 +60,6 @@ from kanalyze.traffic.counters import ExactCounters, exact_counters
 from kanalyze.traffic.executed import branch_counts, bytes_by_space, executed_accesses, spilled
 from kanalyze.traffic.rows import access_counts
 from kanalyze.traffic.totals import LaunchTotals
-
-DEFAULT_DEVICES = {
-    "sm_75": "T4",
-    "sm_80": "A100 SXM 80GB",
-    "sm_86": "A10",
-    "sm_89": "L40S",
-    "sm_90": "H200",
-    "sm_100": "B200",
-    "sm_103": "B300",
-    "sm_120": "RTX PRO 6000",
-}
 
 
 def estimate(
@@ -465,7 +454,7 @@ def _device(
     if name is not None:
         return find_device(name), []
     target = kernel.subject.module.target[0] if kernel.subject.module.target else ""
-    usual = DEFAULT_DEVICES.get(target.rstrip("af"))
+    usual = USUAL.get(target.rstrip("af"))
     if usual is None:
         return Unknown(f"no device is given, and none is usual for {target or '?'}"), []
     return find_device(usual), [f"device: {usual}, a usual one for {target}"]

@@ -119,6 +119,17 @@ class Device:
         return None if field in self.facts else self.reasons.get(field, NO_SOURCE)
 
 
+USUAL = {
+    "sm_75": "T4",
+    "sm_80": "A100 SXM 80GB",
+    "sm_86": "A10",
+    "sm_89": "L40S",
+    "sm_90": "H200",
+    "sm_100": "B200",
+    "sm_103": "B300",
+    "sm_120": "RTX PRO 6000",
+}
+"""Target to the name of a usual GPU of it."""
 _NOT_FACTS = {"name", "aliases", "capability", "facts", "reasons"}
 DEVICE_FACTS = tuple(f.name for f in fields(Device) if f.name not in _NOT_FACTS)
 """The names of a device's numbers, in order."""

@@ -18,10 +18,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from kanalyze import cache
+from kanalyze.devices.table import USUAL
+from kanalyze.devices.table import device as find_device
 from kanalyze.frontend import _triton_errors, user_file
 from kanalyze.frontend._triton_kernels import JitKernel, import_triton
 from kanalyze.toolchain import ptxas, tools
@@ -63,11 +66,14 @@ def environment(place: str) -> Iterator[None]:
 class _Device:
     """Triton's driver for a device that is not there: says what it is, and does nothing else.
 
-    Source: ``DriverBase`` and ``GPUDriver`` in ``triton/backends/driver.py``.
+    Its numbers are those of a usual GPU of the capability. Source: ``DriverBase`` and ``GPUDriver``
+    in ``triton/backends/driver.py``, ``CudaUtils`` in ``triton/backends/nvidia/driver.py``, which
+    is ``utils`` here, and ``torch.cuda.get_device_properties``.
     """
 
     def __init__(self, capability: int):
         self._capability = capability
+        self.utils = SimpleNamespace(get_device_properties=lambda _: vars(self.properties()))
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
@@ -84,6 +90,24 @@ class _Device:
         import torch
 
         return torch.device("cuda", 0)
+
+    def properties(self, device: object = None) -> SimpleNamespace:
+        gpu = find_device(USUAL[f"sm_{self._capability}"])
+        major, minor = self.get_device_capability()
+        limits = gpu.capability
+        of_triton = {
+            "max_shared_mem": limits.shared_per_block_bytes, "warpSize": 32,
+            "max_num_regs": limits.registers_per_block, "multiprocessor_count": gpu.sms,
+        }  # fmt: skip
+        return SimpleNamespace(
+            **of_triton, name=gpu.name, major=major, minor=minor, warp_size=32,
+            multi_processor_count=gpu.sms, L2_cache_size=gpu.l2_bytes,
+            total_memory=int((gpu.dram_nominal_gb or 0) * 10**9),
+            regs_per_multiprocessor=limits.registers_per_sm,
+            shared_memory_per_block_optin=limits.shared_per_block_bytes,
+            shared_memory_per_multiprocessor=limits.shared_per_sm_bytes,
+            max_threads_per_multi_processor=32 * limits.max_warps_per_sm,
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -112,6 +136,8 @@ def stand_in(capability: int, path: Path) -> Iterator[None]:
             patch(torch.cuda, "device_count", lambda: 1)
             patch(torch.cuda, "current_device", device.get_current_device)
             patch(torch.cuda, "get_device_capability", device.get_device_capability)
+            patch(torch.cuda, "get_device_properties", device.properties)
+            patch(torch.cuda, "get_device_name", lambda _=None: device.properties().name)
         yield
 
 

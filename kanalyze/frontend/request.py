@@ -196,6 +196,12 @@ def signed(
                 f"{what} from the kernel's body and launches in its file, {option} changes them: "
                 f"{shown}"
             )
+    said = inference.launched(kernel.function).constants
+    own = {n: v for n, v in said.items() if n in OPTIONS and n not in given and n not in names}
+    if own and not kernel.configs and launch is None:
+        request.options |= own
+        shown = ", ".join(f"{name}={value}" for name, value in own.items())
+        request.assumed.append(f"options from launches in the file, --set changes them: {shown}")
     if kernel.configs:
         parts = [f"{k}={v}" for k, v in (kernel.config | kernel.options).items() if k not in given]
         over = [name for name in kernel.config | kernel.options if name in given]

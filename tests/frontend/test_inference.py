@@ -50,9 +50,15 @@ def test_types_follow_from_the_body(tmp_path: Path) -> None:
 
 
 def test_a_launch_in_the_file_gives_its_constants(tmp_path: Path) -> None:
-    launch = "\ndef run(x, y, i):\n    scale[(1,)](x, y, i, 8, 2.0, BLOCK=256, USE_FACTOR=True)\n"
-    made = compile_kernel(f"{written(tmp_path, a=HEAD + SCALE + launch)}/a.py:scale")
+    launch = (
+        "\ndef run(x, y, i):\n    scale[(1,)](x, y, i, 8, 2.0, 256, USE_FACTOR=True, num_warps=8)"
+    )
+    target = f"{written(tmp_path, a=HEAD + SCALE + launch)}/a.py:scale"
+    made = compile_kernel(target)
     assert made.constexprs == {"BLOCK": 256, "USE_FACTOR": True}
+    assert made.metadata["num_warps"] == 8
+    assert made.assumptions[-1].endswith("--set changes them: num_warps=8")
+    assert compile_kernel(target, num_warps=2).metadata["num_warps"] == 2
 
 
 def test_what_is_stated_is_not_guessed(tmp_path: Path) -> None:
@@ -91,6 +97,8 @@ from no_such_package.decorators import traced
 import triton, torch
 DEVICE = triton.runtime.driver.active.get_active_torch_device()
 MAJOR = torch.cuda.get_device_capability()[0]
+SMS = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+SAME = triton.runtime.driver.active.utils.get_device_properties(DEVICE.index)
 {HEAD}
 {SCALE.replace("@triton.jit", "@traced" + chr(10) + "@triton.jit")}
 x = torch.ones(4, device=DEVICE)
@@ -101,7 +109,8 @@ x = torch.ones(4, device=DEVICE)
     line = text[: text.index("x = torch")].count("\n") + 1
     assert any(f"a.py:{line}: not run: " in note for note in made.notes)
     with stand_in(90, tmp_path / "a.py"):
-        assert load(tmp_path / "a.py").module.MAJOR == 9
+        module = load(tmp_path / "a.py").module
+    assert (module.MAJOR, module.SMS, module.SAME["multiprocessor_count"]) == (9, 132, 132)
 
 
 def test_decorators_of_others(tmp_path: Path) -> None:
