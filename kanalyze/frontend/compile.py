@@ -35,9 +35,10 @@ from kanalyze.frontend.given import Grid
 from kanalyze.frontend.kernel_file import KernelFile
 from kanalyze.frontend.specialize import (
     DIVISIBLE_BY_16,
-    EQUAL_TO_1,
     Pointer,
+    Specialization,
     parse_value,
+    signature_text,
 )
 from kanalyze.launch.record import Launch
 from kanalyze.toolchain import ptxas, tools
@@ -161,16 +162,14 @@ class Compiled:
         stated = plain and any(self.signature.get(n) == "constexpr" for n in names)
         if signature is None or not stated:
             return signature
-        items = []
-        for name, kind in self.signature.items():
-            facts = self.specialization.get(name, ())
-            if kind != "constexpr":
-                items.append(f"{name}={kind}{':16' if DIVISIBLE_BY_16 in facts else ''}")
-            elif EQUAL_TO_1 in facts:
-                items.append(f"{name}=i32:1")
-            elif name not in names:
-                items.append(f"{name}={self.constexprs[name]!r}")
-        return ", ".join(items)
+        facts = self.specialization
+        return signature_text(
+            {
+                name: Specialization(kind, facts.get(name, ()), self.constexprs.get(name))
+                for name, kind in self.signature.items()
+                if kind != "constexpr" or name not in names or name in facts
+            }
+        )
 
     @property
     def values(self) -> dict[str, Any]:

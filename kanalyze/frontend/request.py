@@ -23,10 +23,9 @@ from kanalyze.frontend.specialize import (
     Pointer,
     Specialization,
     TritonParameter,
-    check_complete,
-    example_signature,
     normalise_type,
     parse_signature,
+    signature_text,
     specialise,
     with_value,
 )
@@ -90,7 +89,6 @@ def planned(
             arguments[name] = stated
         else:
             arguments[name] = with_value(parameter, stated, value)
-    check_complete(kernel.name, kernel.parameters, arguments)
     request = CompileRequest(
         arguments, options, values, tuple(plan.grid), shape=dict(plan.shape), dtype=plan.dtype
     )
@@ -183,18 +181,16 @@ def signed(
     rest = [p for p in kernel.parameters if p.name not in request.arguments]
     _infer(kernel, request, rest, guess)
     _put_arrays(kernel, request, arrays)
-    known_only = [p for p in kernel.parameters if p.name in request.inferred]
-    for what, option, constant in (
-        ("types", "--arg or --signature", False), ("constexprs", "--set", True),
+    guessed = {n: request.arguments[n] for n in names if n in request.inferred}
+    constants = {n: a for n, a in guessed.items() if a.type == "constexpr"}
+    types = {n: a for n, a in guessed.items() if n not in constants}
+    for what, option, some in (
+        ("types", "--arg or --signature", types), ("constexprs", "--set", constants),
     ):  # fmt: skip
-        guessed = [
-            p for p in known_only if (request.arguments[p.name].type == "constexpr") is constant
-        ]
-        if guessed:
-            shown = example_signature(guessed, request.arguments)
+        if some:
             request.assumed.append(
                 f"{what} from the kernel's body and launches in its file, {option} changes them: "
-                f"{shown}"
+                f"{signature_text(some)}"
             )
     said = inference.launched(kernel.function).constants
     own = {n: v for n, v in said.items() if n in OPTIONS and n not in given and n not in names}

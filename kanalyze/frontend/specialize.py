@@ -333,41 +333,13 @@ def with_value(
     return stated
 
 
-def check_complete(
-    kernel: str, parameters: Sequence[TritonParameter], arguments: Mapping[str, Specialization]
-) -> None:
-    """Raise a UsageError, with a complete signature, for parameters that nothing is known of."""
-    missing = [p for p in parameters if p.name not in arguments]
-    if not missing:
-        return
-    types = [p.name for p in missing if not p.constexpr]
-    values = [p.name for p in missing if p.constexpr]
-    parts = [f"no type is known for {', '.join(types)}"] if types else []
-    parts += [f"no value is known for the constexpr {', '.join(values)}"] if values else []
-    example = example_signature(parameters, arguments)
-    raise UsageError(f'{kernel}: {"; ".join(parts)}; for example --signature "{example}"')
-
-
-def example_signature(
-    parameters: Sequence[TritonParameter], known: Mapping[str, Specialization]
-) -> str:
-    """Return a complete signature for messages; types that are not known are guessed by name."""
+def signature_text(arguments: Mapping[str, Specialization]) -> str:
+    """Return the signature, by names, that states these arguments."""
     items = []
-    for parameter in parameters:
-        name = parameter.name
-        if (argument := known.get(name)) is not None:
-            hint = ":16" if DIVISIBLE_BY_16 in argument.facts else ""
-            constant = argument.type == "constexpr"
-            item = repr(argument.value) if constant else argument.type + hint
-        elif parameter.constexpr:
-            item = repr(parameter.default) if parameter.has_default else "128"
-        elif parameter.type:
-            item = parameter.type
-        elif re.search(r"(?i)ptr|^(in|out|input|output|src|dst|[a-cko-qv-z])$", name):
-            item = "*fp32:16"
-        elif re.search(r"(?i)eps|scale|alpha|beta|prob", name):
-            item = "fp32"
+    for name, argument in arguments.items():
+        if argument.type != "constexpr":
+            text = f"{argument.type}{':16' if DIVISIBLE_BY_16 in argument.facts else ''}"
         else:
-            item = "i32"
-        items.append(f"{name}={item}")
+            text = "i32:1" if EQUAL_TO_1 in argument.facts else repr(argument.value)
+        items.append(f"{name}={text}")
     return ", ".join(items)
