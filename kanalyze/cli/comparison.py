@@ -55,6 +55,7 @@ class Compared:
         from kanalyze.analysis.versus.running import Asked, compare
         from kanalyze.cli.app import report_error
         from kanalyze.errors import KanalyzeError, UsageError
+        from kanalyze.frontend.subject import with_record
 
         if target is None:
             raise UsageError("--versus and --over compile a kernel: give a TARGET")
@@ -64,10 +65,14 @@ class Compared:
             report_error(error)
             codes.append(error.exit_code)
 
-        shared.without_record(options, "traffic --versus/--over")
+        settings = options.compile_settings()
+        launch = options.launch()
+        if launch is not None:
+            settings = with_record(settings, launch)
+            device = device or launch.device
         asked = Asked(
             target=target,
-            options=options.compile_settings(),
+            options=settings,
             other=self.versus,
             other_settings=self.versus_set or None,
             over=self.over,

@@ -54,7 +54,7 @@ def plain(args: Mapping[str, object]) -> dict[str, object]:
 def _of_tensor(value: Any) -> object:
     if isinstance(value, np.generic):
         return value.item()
-    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+    if isinstance(value, Pointer) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return value
     shape = tuple(int(size) for size in value.shape)
     array: object = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,29 @@ class Settings:
     args: Mapping[str, object] = field(default_factory=dict)
     grid: Grid | None = None
     config: int | str | None = None
+
+
+def with_record(settings: Settings, launch: Launch) -> Settings:
+    """The settings with the arguments of a recorded launch, for other sizes than its own.
+
+    Raises:
+        UsageError: no grid is given; that of the record is that of its sizes.
+    """
+    if settings.grid is None:
+        raise UsageError("other sizes than the record's need a grid: --grid 'cdiv(n,BLOCK)'")
+    args: dict[str, object] = dict(launch.constexprs)
+    for param in launch.params:
+        if param.type.startswith("*"):
+            align = math.gcd(param.value or 0, ALLOCATED)
+            args[param.name] = Pointer(param.type[1:].removeprefix("k"), align)
+        elif param.value is not None:
+            args[param.name] = param.value
+    return replace(
+        settings,
+        args=args | dict(settings.args),
+        num_warps=settings.num_warps or launch.options.get("num_warps"),
+        num_stages=settings.num_stages or launch.options.get("num_stages"),
+    )
 
 
 def errors_of(module: ir.Module, severity: str = "error") -> list[InputError]:

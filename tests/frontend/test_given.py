@@ -17,7 +17,7 @@ from kanalyze.errors import UsageError
 from kanalyze.frontend.compile import Compiled, compile_kernel
 from kanalyze.frontend.given import evaluated, grid_of, parted, plain, sized
 from kanalyze.frontend.specialize import Pointer, TritonParameter
-from kanalyze.frontend.subject import Settings, launch_of
+from kanalyze.frontend.subject import Settings, launch_of, with_record
 from kanalyze.launch.record import Launch
 
 GATHER = """
@@ -155,14 +155,31 @@ def test_what_is_missing_is_a_command_that_works(target: str) -> None:
         launched(target, grid=3)
 
 
-def test_types_of_a_record(target: str) -> None:
-    record = {
+RECORD = Launch.from_record(
+    {
         "kernel": "gather", "grid": [3, 1, 1], "block": [128, 1, 1],
         "constexprs": {"BLOCK": 256, "n": 1}, "num_warps": 2,
         "params": [{"name": "x_ptr", "type": "*bf16", "address": 4}]
         + [{"name": n, "type": "*i64", "address": 256} for n in ("ids", "y_ptr")],
-    }  # fmt: skip
-    compiled = compile_kernel(target, launch=Launch.from_record(record))
+    }
+)  # fmt: skip
+
+
+def test_other_sizes_of_a_record(target: str) -> None:
+    with pytest.raises(UsageError, match="need a grid"):
+        with_record(Settings(), RECORD)
+    settings = with_record(Settings(grid="cdiv(n,BLOCK)", settings={"n": "4096"}), RECORD)
+    compiled, launch = launched(target, **vars(settings))
+    assert launch.grid == (16, 1, 1)
+    assert [(p.type, (p.value or 0) % 256) for p in launch.params] == [
+        ("*bf16", 4), ("*i64", 0), ("*i64", 0), ("i32", 0),
+    ]  # fmt: skip
+    assert compiled.metadata["num_warps"] == 2
+    assert compiled.again(settings={"n": 1000}).grid == (4,)
+
+
+def test_types_of_a_record(target: str) -> None:
+    compiled = compile_kernel(target, launch=RECORD)
     assert compiled.signature == {
         "x_ptr": "*bf16", "ids": "*i64", "y_ptr": "*i64", "n": "constexpr", "BLOCK": "constexpr",
     }  # fmt: skip
