@@ -47,6 +47,7 @@ class Uses:
     Attributes:
         pointers: those that are loaded or stored through.
         integers: those in addresses, ranges and bounds, and what is loaded for these.
+        bits: pointers to what is taken apart by bits.
         blocks: those that are sizes of a block.
         flags: those that are conditions by themselves.
         values: those that are compared with a constant, and the constant.
@@ -59,6 +60,7 @@ class Uses:
 
     pointers: set[str] = field(default_factory=set)
     integers: set[str] = field(default_factory=set)
+    bits: set[str] = field(default_factory=set)
     blocks: set[str] = field(default_factory=set)
     flags: set[str] = field(default_factory=set)
     values: dict[str, Any] = field(default_factory=dict)
@@ -87,15 +89,15 @@ def uses(function: Any, _seen: frozenset[str] = frozenset()) -> Uses:
                 used.values.setdefault(name, constant)
             case ast.Subscript(slice=ast.Tuple(elts=axes)) if any(map(_is_none, axes)):
                 used.rank = max(used.rank, len(axes))
-            case ast.BinOp(op=ast.LShift() | ast.RShift(), right=ast.Name(id=name)):
-                used.values.setdefault(name, 1)
+            case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 used.integers |= flow.behind(node)
-            case ast.BinOp(
-                op=ast.FloorDiv() | ast.Mod() | ast.LShift() | ast.RShift() | ast.BitXor()
-            ):
-                used.integers |= flow.behind(node)
-            case ast.BinOp(op=ast.BitAnd(), right=ast.Constant()):
-                used.integers |= flow.behind(node)
+            case ast.BinOp(op=ast.LShift() | ast.RShift() | ast.BitXor() | ast.BitAnd() as op):
+                if isinstance(op, ast.BitAnd) and not isinstance(node.right, ast.Constant):
+                    continue  # of conditions
+                if isinstance(op, ast.LShift | ast.RShift):
+                    used.values.setdefault(_name(node.right), 1)
+                used.integers |= {_name(node.left), _name(node.right)}
+                used.bits |= flow.loaded(node.left) | flow.loaded(node.right)
             case ast.BinOp():
                 used.reckoned |= _names(node)
     used.integers -= used.pointers - flow.loaded_for
@@ -149,7 +151,7 @@ def _of_call(node: ast.Call, function: Any, flow: _Flow, used: Uses, seen: froze
                 used.pointers |= flow.roots(argument)
             if parameter in inner.pointers | inner.integers:
                 used.integers |= flow.behind(argument)
-            for kind in ("blocks", "flags", "types", "ones", "reckoned"):
+            for kind in ("bits", "blocks", "flags", "types", "ones", "reckoned"):
                 if parameter in getattr(inner, kind):
                     getattr(used, kind).add(_name(argument))
             if parameter in inner.values:
@@ -230,6 +232,18 @@ class _Flow:
                     return set().union(*(self.roots(a, seen) for a in picked))
                 return self.roots(value, seen) if attr in (*_SAME, *_MEMORY) else set()
         return set()
+
+    def loaded(self, node: ast.expr) -> set[str]:
+        """The pointers through which a value was loaded."""
+        loads = [node, *self._assigned.get(_name(node), ())]
+        return set().union(
+            *(
+                self.roots(load.args[0])
+                for load in loads
+                if isinstance(load, ast.Call) and getattr(load.func, "attr", "") == "load"
+                if load.args
+            )
+        )
 
     def behind(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
         """The parameters that an integer is made of; what is loaded for it is noted."""
@@ -353,7 +367,8 @@ def _argument(
     if parameter.type:
         return Specialization(parameter.type)
     if name in used.pointers:
-        kind = said.types.get(name) or ("i64" if name in used.integers else element)
+        kind = "i64" if name in used.integers else "i32" if name in used.bits else element
+        kind = said.types.get(name, kind)
         return Specialization(f"*{kind}", (DIVISIBLE_BY_16,))
     if name in used.ones:
         return Specialization("constexpr", (EQUAL_TO_1,), 1)

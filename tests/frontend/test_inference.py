@@ -217,7 +217,7 @@ def run(a, n):
     parameters = [TritonParameter(p.name, p.is_constexpr) for p in function.params]
     found = inferred(function, parameters, "fp16", 64, 64)
     assert {name: a.type for name, a in found.items() if a.type != "constexpr"} == {
-        "x_ptr": "*fp16", "stride": "i32", "seen_ptr": "*i64", "out_ptr": "*u8", "n": "i32",
+        "x_ptr": "*fp16", "stride": "i32", "seen_ptr": "*i32", "out_ptr": "*u8", "n": "i32",
         "width": "i32",
     }  # fmt: skip
     assert {name: a.value for name, a in found.items() if a.type == "constexpr"} == {
