@@ -28,6 +28,7 @@ from kanalyze.devices.table import device as find_device
 from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError, nearest
 from kanalyze.findings import runner
 from kanalyze.findings.facts import Facts
+from kanalyze.frontend import launch_fit
 from kanalyze.frontend.argument import Argument, Resources
 from kanalyze.frontend.compile import Compiled, JitFunction
 from kanalyze.frontend.given import Grid, names_nothing
@@ -126,6 +127,7 @@ def estimate(
     subject = replace(subject, assume=assume or {})
     if launch is None:
         launch = launch_of(subject.compiled)
+    launch_fit.check(function, launch)
     if cubin is not None:
         subject = replace(subject, cubin=_cubin(cubin))
     if assume:
@@ -186,7 +188,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _DescribedKernel:
-    """A kernel with its machine code and its document, whatever the launch."""
+    """A kernel with its machine code and its document; why a launch of it does not start."""
 
     subject: Subject
     function: ir.Function
@@ -195,6 +197,7 @@ class _DescribedKernel:
     resources: Resources
     sources: Sources
     description: Description
+    refused: str | None = None
 
     @property
     def lines(self) -> SourceLines:
@@ -287,7 +290,11 @@ def _estimated(
     kernel: _DescribedKernel, launch: Launch, asked: _Asked
 ) -> tuple[doc.Traffic, _CountedLaunch]:
     """The estimate, and the counts of the launch as it is; of several draws the middle one."""
-    others = range(1, DRAWS if drawn(launch) else 1)
+    gpu = _known(_device(kernel, launch, asked)[0])
+    wrong = next(launch_fit.refusals(kernel.function, launch, gpu, kernel.resources), None)
+    if wrong is not None:
+        kernel = replace(kernel, refused=f"the launch does not start: {wrong[0]} does not fit")
+    others = range(1, DRAWS if drawn(launch) and wrong is None else 1)
     counted = [_counted(kernel, each) for each in (launch, *(draw(launch, n) for n in others))]
     if not others:
         return _traffic(kernel, counted[0], asked), counted[0]
@@ -301,7 +308,9 @@ def _estimated(
 
 def _counted(kernel: _DescribedKernel, launch: Launch) -> _CountedLaunch:
     description = kernel.description
-    launched = KernelLaunch(description.cfg, description.addresses, description.variables, launch)
+    launched = KernelLaunch(
+        description.cfg, description.addresses, description.variables, launch, kernel.refused
+    )
     draws.check(launched)
     code, origin = _machine_code(kernel, launched.launch)
     executed: list[AccessTransactions] = []
@@ -321,6 +330,8 @@ def _machine_code(
 ) -> tuple[SassKernelLaunch | Unknown, list[str]]:
     """The machine code in a launch, or why there is none; what it is, in words."""
     code, name = kernel.assembled.code(), kernel.function.name
+    if kernel.refused is not None:
+        return Unknown(kernel.refused), []
     if isinstance(code, Unknown):
         return code, []
     function = next((f for f in code.module.functions if f.name == name), None)
@@ -347,7 +358,8 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
     by_unit = totals.flops()
     operations = None if isinstance(by_unit, Unknown) else sum(by_unit.values())
     compulsory, not_distinct = totals.compulsory()
-    residency = occupancy_part(launch, resources, device)
+    refused = Unknown(kernel.refused) if kernel.refused is not None else None
+    residency = refused or occupancy_part(launch, resources, device)
     occupied = _known(residency)
     predicted = _predicted(kernel, counted, asked, device, compulsory, occupied)
     time = _time(predicted, counted, asked, device, operations)
@@ -366,7 +378,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
     spill_bytes = (resources.spill_store_bytes, resources.spill_load_bytes)
     in_code = None if None in spill_bytes else sum(n or 0 for n in spill_bytes)
     moved["spill"], not_spilled = spilled(counted.code, "local" in moved, in_code)
-    waves = waves_part(launch, occupied, device)
+    waves = refused or waves_part(launch, occupied, device)
     compiled = kernel.subject.compiled
     said = (
         {}
@@ -471,6 +483,8 @@ def _predicted(
     """The simulated launch, or why there is none."""
     if asked.factors is None:
         return Unknown("not asked for")
+    if kernel.refused is not None:
+        return Unknown(kernel.refused)
     shared = shared_bytes(counted.launch, kernel.resources)
     if device is None or occupied is None or shared is None:
         return Unknown("the device, or how many blocks an SM holds, is not known")

@@ -78,12 +78,17 @@ class KernelLaunch:
         addresses: its accesses and solved loops.
         variables: variables in sight, by name.
         launch: grid, block and arguments.
+        refused: why it does not start, where it does not: then nothing of it is known.
     """
 
+    refused: str | None = None
+
     def __init__(
-        self, cfg: Cfg, addresses: Addresses, variables: Mapping[str, ir.Variable], launch: Launch
-    ):
+        self, cfg: Cfg, addresses: Addresses, variables: Mapping[str, ir.Variable], launch: Launch,
+        refused: str | None = None,
+    ):  # fmt: skip
         self.cfg = cfg
+        self.refused = refused
         self.addresses = addresses
         self.launch = launch = unwritten(cfg.function, addresses, launch)
         self.executed = addresses.predicates
@@ -364,6 +369,8 @@ class KernelLaunch:
 
         The extent of a loop's axis is its greatest number of iterations anywhere, at least 1.
         """
+        if self.refused is not None:
+            raise UnknownValueError(self.refused)
         around = sorted(
             (loop for loop in self.cfg.loops if block in loop.body), key=lambda loop: loop.depth
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kanalyze.errors import InputError, SourceSpot, UsageError
+from kanalyze.frontend import launch_fit
 from kanalyze.frontend.argument import Argument
 from kanalyze.frontend.compile import DEFAULT_ARCH, Compiled, grid_with
 from kanalyze.frontend.given import Grid
@@ -52,6 +53,12 @@ class Subject:
     given: bool = False
     bare: tuple[str, ...] = ()
     assume: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a launch whose arguments are not those of the kernel that it names."""
+        for function in self.module.entries:
+            if self.launch is not None and function.name == self.launch.kernel:
+                launch_fit.check(function, self.launch)
 
 
 @dataclass

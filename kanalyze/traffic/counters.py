@@ -38,7 +38,8 @@ def exact_counters(totals: LaunchTotals, code: SassKernelLaunch | Unknown) -> Ex
         values["instructions_executed"] = None
         unknown.append(UnknownField("counters.instructions_executed", code.reason))
         said = f"requests, sectors and wavefronts are {PTX_ALONE}: {code.reason}"
-        return ExactCounters(values, tuple(unknown), (said,) if totals.transactions else ())
+        counted = totals.transactions and totals.launched.refused is None
+        return ExactCounters(values, tuple(unknown), (said,) if counted else ())
     became = values["global_atomic_requests"] and code.requests("atomic").value == 0
 
     def untold(name: str) -> bool:

@@ -2,21 +2,23 @@
 
 What it says
 ------------
-One of three things: a block of the launch has other threads than the kernel was compiled for; an
-argument is not divisible as the compiler was told; an address of a wide access is not a multiple of
-its size.
+One of three things: the launch does not start, as its block, its clusters, its shared memory or its
+registers are more, or others, than the kernel was compiled for or the GPU has; an argument is not
+divisible as the compiler was told; an address of a wide access is not a multiple of its size.
 
 Why it is slow
 --------------
 It is not slow, it fails. A block of other extents than ``.reqntid`` is refused, as is one of more
-threads than ``.maxntid``. A misaligned address ends the kernel with an error that later calls
+threads than ``.maxntid``, or whose registers are more than an SM has: no number of such a launch is
+shown. A misaligned address ends the kernel with an error that later calls
 report ("misaligned address"). An argument that is not divisible as promised leads there, or to a
 mask that lets wrong elements through.
 
 How it is detected
 ------------------
-The launch's block is set beside the directives of the PTX, its arguments beside what the signature
-or the compiler's specialisation states of them, and the addresses of all lanes are evaluated.
+The launch is set beside the directives of the PTX and the GPU's limits, its arguments beside what
+the signature or the compiler's specialisation states of them, and the addresses of all lanes are
+evaluated.
 
 How it is proven
 ----------------
@@ -36,16 +38,22 @@ of addresses"; CUDA Driver API, cuLaunchKernel, CUDA_ERROR_MISALIGNED_ADDRESS.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from kanalyze.findings.facts import Facts
 from kanalyze.findings.rule import Rule
+from kanalyze.frontend import launch_fit
 from kanalyze.frontend.specialize import DIVISIBLE_BY_16
 from kanalyze.launch.record import Launch
 from kanalyze.results.kernel import Finding
 
 _ID = "launch-mismatch"
+_ADVICE = {
+    "bloc": "such a block, or compile for another one (num_warps, __launch_bounds__)",
+    "grid": "a grid of whole clusters, or compile without clusters",
+    "clus": "such a cluster, or compile for another one",
+    "shar": "ask for less dynamic shared memory, or smaller tiles",
+}
 _MISALIGNED = "misaligned"  # how the reason of an access begins
 
 
@@ -53,39 +61,19 @@ def check_launch(facts: Facts) -> Iterator[Finding]:
     """What of the launch contradicts the kernel."""
     if facts.launch is None:
         return
-    yield from _block(facts, facts.launch)
+    yield from _refused(facts, facts.launch)
     yield from _arguments(facts, facts.launch)
     yield from _addresses(facts)
 
 
-def _block(facts: Facts, launch: Launch) -> Iterator[Finding]:
-    kernel = facts.kernel
+def _refused(facts: Facts, launch: Launch) -> Iterator[Finding]:
     line, source = facts.place
-    shown = " x ".join(map(str, launch.block))
-    if kernel.reqntid is not None and tuple(kernel.reqntid) != tuple(launch.block):
-        wanted = " x ".join(map(str, kernel.reqntid))
-        yield Finding(
-            _ID,
-            "error",
-            line,
-            f"the launch has blocks of {shown} threads, the kernel is compiled for {wanted} "
-            "(.reqntid): it does not start",
-            f"launch blocks of {wanted}, or compile for {math.prod(launch.block) // 32} warps",
-            source,
-            {"threads": math.prod(launch.block), "compiled_for": math.prod(kernel.reqntid)},
-        )
-    if kernel.maxntid is not None and math.prod(launch.block) > math.prod(kernel.maxntid):
-        most = math.prod(kernel.maxntid)
-        yield Finding(
-            _ID,
-            "error",
-            line,
-            f"the launch has blocks of {shown} threads, the kernel is compiled for {most} at most "
-            "(.maxntid): it does not start",
-            "smaller blocks, or larger launch bounds",
-            source,
-            {"threads": math.prod(launch.block), "compiled_for": most},
-        )
+    resources = facts.resources
+    for field, text in launch_fit.refusals(facts.function, launch, facts.device, resources):
+        if field == "shared_bytes" and launch.shared_bytes in (None, resources.shared_bytes):
+            continue  # `shared_memory_limit` says it
+        message = f"the launch does not start: {field}: {text}"
+        yield Finding(_ID, "error", line, message, _ADVICE[field[:4]], source)
 
 
 def _arguments(facts: Facts, launch: Launch) -> Iterator[Finding]:

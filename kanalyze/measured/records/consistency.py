@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kanalyze.devices import table as devices
-from kanalyze.errors import InputError, KanalyzeError, Unknown, UsageError
-from kanalyze.launch.record import Launch, LaunchParam
+from kanalyze.errors import InputError, KanalyzeError, UsageError
 from kanalyze.ptx import ir
 from kanalyze.ptx.parse import parse_ptx
 from kanalyze.sass import cubin as cubins
-
-_SIZES = {"i1": 1, "i8": 1, "u8": 1, "fp8": 1, "i16": 2, "u16": 2, "fp16": 2, "bf16": 2, "i32": 4,
-          "u32": 4, "fp32": 4, "i64": 8, "u64": 8, "fp64": 8}  # fmt: skip
-"""Bytes of a scalar argument by Triton's name of its type; a pointer takes 8."""
-_POINTER_BYTES = 8
-_SCRATCH = 2  # pointers that Triton appends, null at launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,66 +35,6 @@ def read_ptx(text: str, name: str) -> Ptx:
         if diagnostic.severity == "error":
             return Ptx(None, diagnostic.message, diagnostic.pos.line, diagnostic.pos.column)
     return Ptx(module)
-
-
-def kernel_of(module: ir.Module, launch: Launch) -> ir.Function | Unknown:
-    """The kernel of the PTX that a launch is one of, or why there is none.
-
-    It has the launch's name, or is the only one (a record may call it by another name).
-    """
-    entries = [f for f in module.entries if f.body is not None]
-    named = [f for f in entries if f.name == launch.kernel]
-    if named or len(entries) == 1:
-        return (named or entries)[0]
-    names = ", ".join(f.name for f in entries[:5]) or "no kernel"
-    return Unknown(f"found {names} in the PTX, expected '{launch.kernel}' or a single kernel")
-
-
-def parameters(function: ir.Function, launch: Launch) -> Iterator[str]:
-    """Yield where the arguments do not fit the kernel's parameters: number, sizes, pointers."""
-    wanted, given = function.parameters, launch.params
-    spare = wanted[len(given) :]
-    pointers = all(p.bytes == _POINTER_BYTES for p in spare)
-    if len(given) > len(wanted) or len(spare) > _SCRATCH or not pointers:
-        yield (
-            f"found {len(given)} arguments, expected {len(wanted)} as {function.name} has in the "
-            f"PTX (pointers to scratch memory, at most {_SCRATCH} at the end, may be left out)"
-        )
-        return
-    for index, (parameter, argument) in enumerate(zip(wanted, given, strict=False)):
-        size = _size(argument)
-        if size is not None and parameter.bytes not in (None, size):
-            yield (
-                f"found {argument.type} ({size} B) for argument {index}, {argument.name}, expected "
-                f".{parameter.type} ({parameter.bytes} B) as in the PTX"
-            )
-
-
-def _size(argument: LaunchParam) -> int | None:
-    return _POINTER_BYTES if argument.type.startswith("*") else _SIZES.get(argument.type)
-
-
-def block(function: ir.Function, launch: Launch) -> str | None:
-    """Why the block cannot be one of the kernel (``.reqntid``, ``.maxntid``), or None."""
-    required = function.directives.get("reqntid")
-    if required is not None and (*required, 1, 1)[:3] != launch.block:
-        return f"found {_dims(launch.block)}, expected {_dims(required)} (.reqntid of the PTX)"
-    most = function.directives.get("maxntid")
-    if most is not None and math.prod(launch.block) > math.prod(most):
-        return f"found {_dims(launch.block)}, expected at most {_dims(most)} (.maxntid of the PTX)"
-    return None
-
-
-def shared_memory(launch: Launch, gpu: devices.Device | None) -> str | None:
-    """Why a block cannot have so much shared memory, or None."""
-    most = gpu.capability.shared_per_block_bytes if gpu is not None else None
-    if most is None or launch.shared_bytes is None or launch.shared_bytes <= most:
-        return None
-    return f"found {launch.shared_bytes:,} B, expected at most {most:,} B as a block can have"
-
-
-def _dims(numbers: tuple[int, ...]) -> str:
-    return " x ".join(str(n) for n in (*numbers, 1, 1)[:3])
 
 
 def device(name: str, module: ir.Module, arch: str | None) -> tuple[devices.Device | None, str]:

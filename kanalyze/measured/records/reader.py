@@ -15,6 +15,7 @@ from typing import Any
 
 from kanalyze.devices.table import Device
 from kanalyze.errors import InputError, SourceSpot, Unknown
+from kanalyze.frontend import launch_fit
 from kanalyze.launch import limits
 from kanalyze.launch.record import Launch
 from kanalyze.measured.records import arrays, consistency, plausibility
@@ -200,20 +201,16 @@ class _RecordReader:
                               ptx.column, True)
             )  # fmt: skip
             return None
-        function = consistency.kernel_of(ptx.module, launch)
+        function = launch_fit.kernel_of(ptx.module, launch)
         if isinstance(function, Unknown):
             self._left_out(shown, [("kernel", function.reason)], True)
             return None
-        problems = [("params", text) for text in consistency.parameters(function, launch)]
-        problems += arrays.problems(data)
-        wrong_block = consistency.block(function, launch)
-        problems += [("block", wrong_block)] if wrong_block else []
+        problems = [*launch_fit.parameters(function, launch), *arrays.problems(data)]
         device, wrong = consistency.device(str(data["device"]), ptx.module, data.get("arch"))
         unknown_device = bool(wrong) and wrong.startswith("unknown device")
         if wrong and not unknown_device:
             problems.append(("device", wrong))
-        too_much = consistency.shared_memory(launch, device)
-        problems += [("shared_bytes", too_much)] if too_much else []
+        problems += launch_fit.refusals(function, launch, device)
         self._left_out(shown, problems, True)
         if problems:
             return None
