@@ -493,8 +493,7 @@ def _predicted(
         counted.totals,
         counted.code,
         counted.exact.values,
-        compulsory.read_bytes,
-        compulsory.write_bytes,
+        compulsory,
         occupied.blocks_per_sm,
         shared,
         kernel.resources.stack_bytes or 0,
@@ -540,7 +539,10 @@ def _time(
         interval_us=predicted.time_interval,
         achieved=achieved(predicted, device, operations, counted.totals, asked.factors or {}),
     )
-    return _EstimatedTime(part, predicted.counters, predicted.interval, predicted.assumptions, ())
+    broken = tuple(UnknownField(f"counters.{name}", why) for name, why in predicted.unknown.items())
+    return _EstimatedTime(
+        part, predicted.counters, predicted.interval, predicted.assumptions, broken
+    )
 
 
 def _intensity(

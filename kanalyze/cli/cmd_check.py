@@ -79,7 +79,7 @@ def command(
         output.say(f"no record has the purpose '{purpose}'", "warning")
     launches, interrupted = _compare(chosen, metrics, jobs)
     check = runner.document(records, len(chosen), launches, skipped, wanted)
-    code = max(3 if skipped or failed else 0, _faults(check))
+    code = max(3 if failed or not all(s.remark for s in skipped) else 0, _faults(check))
     if launches or to.format == "json":
         _deliver(check, to, details)
     if plot is not None and launches:
@@ -113,7 +113,8 @@ def _read(paths: tuple[str, ...]) -> tuple[list[Record], list[SkippedRecord], bo
             report_error(error)
             failed = True
             continue
-        report_errors(s.error for s in wrong)
+        for remark, level in ((False, "error"), (True, "note")):
+            report_errors([s.error for s in wrong if s.remark == remark], level)
         read += some
         skipped += wrong
     return read, skipped, failed

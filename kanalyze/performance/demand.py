@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from kanalyze.counting import atomics
 from kanalyze.counting.ptx_launch import AccessTransactions
@@ -29,16 +28,13 @@ _SECTORS_OF_A_WAVEFRONT = 4
 _THROUGH_L1 = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class LocalBytes:
-    """Bytes of local memory that the machine code reads and writes over the launch."""
-
-    read: int
-    written: int
-
-
 def demand(
-    totals: LaunchTotals, code: SassKernelLaunch, cfg: Cfg, sectors: int, device: Device
+    totals: LaunchTotals,
+    code: SassKernelLaunch,
+    cfg: Cfg,
+    sectors: int,
+    spilled: int,
+    device: Device,
 ) -> SmWork | Unknown:
     """What the launch asks for; the reason where a part of it is not known.
 
@@ -47,6 +43,7 @@ def demand(
         code: its machine code.
         cfg: the control-flow graph of the PTX.
         sectors: of requests to global memory.
+        spilled: bytes that go to local memory and back.
         device: the GPU.
     """
     cycles = pipes.cycles(_executed(code), device.capability)
@@ -70,29 +67,16 @@ def demand(
     blocks = math.prod(code.launch.grid)
     warps = blocks * -(-math.prod(code.launch.block) // _LANES)
     alone = chain(code.cfg, runs(code), warps)
-    spilled = local(code)
     return SmWork(
         cycles,
         sectors,
         alone.cycles * blocks,
         alone.waits,
         alone.local_waits * blocks,
-        spilled.read + spilled.written,
+        spilled,
         serialization(totals),
         _alternates(code),
     )
-
-
-def local(code: SassKernelLaunch) -> LocalBytes:
-    """Local memory, stack arrays and spills, as far as it is known how often it is accessed."""
-    moved = {"load": 0, "store": 0}
-    for instruction, warps in _executed(code):
-        access = memory_access(instruction)
-        if access is None or access.space != "local" or access.dummy:
-            continue
-        if access.kind in moved and access.bytes_per_thread:
-            moved[access.kind] += warps * 32 * access.bytes_per_thread
-    return LocalBytes(moved["load"], moved["store"])
 
 
 def unrolled(totals: LaunchTotals, code: SassKernelLaunch) -> int:

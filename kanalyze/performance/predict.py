@@ -18,6 +18,7 @@ from kanalyze.errors import Unknown
 from kanalyze.kernel.describe import Description
 from kanalyze.models import tensor
 from kanalyze.models.coalescing import SECTOR
+from kanalyze.performance import invariants
 from kanalyze.performance.cache_sim import streams
 from kanalyze.performance.cache_sim.local import with_local
 from kanalyze.performance.cache_sim.parameters import (
@@ -29,10 +30,12 @@ from kanalyze.performance.cache_sim.parameters import (
 from kanalyze.performance.cache_sim.results import COUNTERS, KnownSectors, Work, whole
 from kanalyze.performance.cache_sim.stores import rewrites
 from kanalyze.performance.cache_sim.tiles import READ, past_l1
-from kanalyze.performance.demand import demand, local, runs, unrolled
+from kanalyze.performance.demand import demand, runs, unrolled
 from kanalyze.performance.timing.model import PredictedTimes, sm_work, times
+from kanalyze.results.traffic import Compulsory, added
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
+from kanalyze.traffic.executed import local_bytes
 from kanalyze.traffic.totals import LaunchTotals
 
 _MOST_BLOCKS = 1 << 16
@@ -48,9 +51,13 @@ WHAT_IF = {"hbm": "hbm_rate", "l2": "l2_rate", "fabric": "fabric_rate", "link": 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Counters, the ranges of those that depend on drift, times, and on what all that rests."""
+    """Counters, the ranges of those that depend on drift, times, and on what all that rests.
 
-    counters: Mapping[str, int]
+    ``unknown`` says why a counter is None.
+    """
+
+    counters: Mapping[str, int | None]
+    unknown: Mapping[str, str]
     interval: Mapping[str, tuple[int, int]]
     times: PredictedTimes
     time_interval: tuple[float, float] | None
@@ -68,8 +75,7 @@ class Given:
     totals: LaunchTotals
     code: SassKernelLaunch | Unknown
     counters: Mapping[str, int | None]
-    read_bytes: int | None
-    write_bytes: int | None
+    compulsory: Compulsory
     per_sm: int
     shared_bytes: int
     local_bytes: int
@@ -104,9 +110,16 @@ def predict(
     threads = math.prod(launched.launch.block)
     if isinstance(given.code, Unknown):
         return given.code
-    names = ("global_load_sectors", "global_store_sectors")
-    sectors = sum(given.counters.get(name) or 0 for name in names)
-    asked = demand(given.totals, given.code, given.description.cfg, sectors, device)
+    moved = [given.counters.get(f"global_{kind}_sectors") for kind in ("load", "store")]
+    spilled = local_bytes(given.code)
+    if None in moved or isinstance(spilled, Unknown):
+        reason = spilled.reason if isinstance(spilled, Unknown) else "sectors are not known"
+        return Unknown(f"how much is accessed: {reason}")
+    read, written = spilled["load"], spilled["store"]
+    asked = demand(
+        given.totals, given.code, given.description.cfg, sum(n or 0 for n in moved),
+        read + written, device,
+    )  # fmt: skip
     if isinstance(asked, Unknown):
         return asked
     if not asked.cycles.get("tensor"):
@@ -114,12 +127,11 @@ def predict(
     together = unrolled(given.totals, given.code) if not stream.depth else 1
     if together > 1:
         stream = streams.coarser(stream, together)
-    spilled = local(given.code)
-    if spilled.read or spilled.written:
+    if read or written:
         stream = with_local(
             stream,
-            spilled.read / blocks,
-            spilled.written / blocks,
+            read / blocks,
+            written / blocks,
             given.local_bytes * threads,
             given.per_sm * chip.sms,
         )
@@ -130,30 +142,52 @@ def predict(
     total, by_tensor = sm_work(asked, chip, blocks, given.per_sm, in_l1)
     simulated = estimate(
         stream,
-        _known(given),
+        _known(given, read // SECTOR, written // SECTOR),
         Work(total, by_tensor, asked.waits, -(-threads // 32)),
         chip,
         given.per_sm,
         room,
     )
     usual = whole(simulated.usual)
-    atomics = given.counters.get("global_atomic_sectors") or 0
-    counters = {**usual, "l1_miss_sectors": usual["l1_miss_sectors"] + atomics}
-    moved = {**counters, "fabric_sectors": simulated.usual.fabric_sectors}
+    atomics = given.counters.get("global_atomic_sectors")
+    usual["l1_miss_sectors"] += atomics or 0
+    through = {**usual, "fabric_sectors": simulated.usual.fabric_sectors}
     waits = 0 if stream.depth else len(set(stream.burst[stream.kind == READ].tolist()))
     interval: dict[str, tuple[int, int]] = {}
     for name in COUNTERS:
         spread = simulated.interval(name)
         if spread is not None:
-            interval[name] = (round(spread[0]), round(spread[1]))
-    predicted = times(asked, moved, simulated.usual.end_us, chip, blocks, given.per_sm, waits)
+            past = usual[name] - round(getattr(simulated.usual, name))  # atomics
+            interval[name] = (round(spread[0]) + past, round(spread[1]) + past)
+    predicted = times(asked, through, simulated.usual.end_us, chip, blocks, given.per_sm, waits)
+    broken = invariants.broken(
+        usual, interval, given.compulsory, _most(given, read, written), chip["dirty_before"]
+    )
+    if atomics is None:
+        broken["l1_miss_sectors"] = "the sectors of atomics, which are among them, are not known"
     return Prediction(
-        counters=counters,
-        interval=interval,
+        counters={name: None if name in broken else value for name, value in usual.items()},
+        unknown=broken,
+        interval={name: both for name, both in interval.items() if name not in broken},
         times=predicted,
         time_interval=_at_least(simulated.interval("end_us"), predicted),
         assumptions=_assumptions(given, chip, len(simulated.runs), simulated.rate, bool(interval)),
     )
+
+
+def _most(given: Given, read: int, written: int) -> dict[str, int | None]:
+    """The most that requests can ask of the levels behind L1, with what goes to local memory."""
+    names = {
+        "l1_miss_sectors": ("global_load", "global_atomic", "bulk_load"),
+        "l2_write_sectors": ("global_store", "global_atomic", "global_reduction", "bulk_store",
+                             "bulk_reduction"),
+    }  # fmt: skip
+    most = {
+        counter: added(given.counters.get(f"{name}_sectors") for name in of)
+        for counter, of in names.items()
+    }
+    local = {"l1_miss_sectors": read // SECTOR, "l2_write_sectors": written // SECTOR}
+    return {name: None if n is None else n + local[name] for name, n in most.items()}
 
 
 def _at_least(
@@ -190,7 +224,7 @@ def _assumptions(
     return tuple(said)
 
 
-def _known(given: Given) -> KnownSectors:
+def _known(given: Given, local_read: int, local_written: int) -> KnownSectors:
     uncached = 0
     for transfer in given.totals.transactions:
         row = transfer.access.row
@@ -205,11 +239,13 @@ def _known(given: Given) -> KnownSectors:
             uncached += transfer.counted.transactions
     code = given.code
     return KnownSectors(
-        read=(given.read_bytes or 0) // SECTOR,
-        written=(given.write_bytes or 0) // SECTOR,
+        read=(given.compulsory.read_bytes or 0) // SECTOR,
+        written=(given.compulsory.write_bytes or 0) // SECTOR,
         uncached=uncached,
         rewrites=1.0 if isinstance(code, Unknown) else rewrites(code.cfg, runs(code)),
         requested=given.counters.get("global_load_sectors") or 0,
+        local_read=local_read,
+        local_written=local_written,
     )
 
 
@@ -237,9 +273,9 @@ def achieved(
 ) -> dict[str, float]:
     """Rates at the predicted time, and their shares of the device's peaks, where known."""
     seconds = predicted.times.predicted_us * 1e-6
-    moved = predicted.counters["dram_read_bytes"] + predicted.counters["dram_write_bytes"]
-    rates = {"hbm_gb_per_s": moved / seconds / 1e9}
-    if device.dram_gb_per_s:
+    moved = added(predicted.counters[f"dram_{kind}_bytes"] for kind in ("read", "write"))
+    rates = {} if moved is None else {"hbm_gb_per_s": moved / seconds / 1e9}
+    if rates and device.dram_gb_per_s:
         peak = device.dram_gb_per_s * changes.get("hbm", 1)
         rates["hbm_peak_share"] = rates["hbm_gb_per_s"] / peak
     if operations is not None:

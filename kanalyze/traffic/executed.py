@@ -16,7 +16,6 @@ from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import UnknownField
 from kanalyze.sass.explain import Match
 from kanalyze.sass.ir import SassInstruction
-from kanalyze.sass.memory import SassAccess
 from kanalyze.sass.memory import memory_access as sass_access
 from kanalyze.symbolic.accesses import AccessValue, is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
@@ -159,48 +158,33 @@ def spilled(
         local: whether the PTX has local accesses of its own.
         in_code: spilled bytes in the listing, as the assembler reports them; None: it does not.
     """
-    moved: dict[str, int | None] = dict.fromkeys(_SPILLS, 0)
-    reason: str | None
-    if in_code == 0:
-        return moved, []
-    if isinstance(code, Unknown) or local:
-        both = "local arrays and spills are not told apart"
-        reason = code.reason if isinstance(code, Unknown) else both
-    else:
-        added = [_add_spill(code, *access, moved) for access in _local(code)]
-        reason = next((why for why in added if why is not None), None)
-    if reason is None:
-        return moved, []
-    unknown = [UnknownField(f"bytes_by_space.spill.{kind}", reason) for kind in _SPILLS]
+    moved: dict[str, int] | Unknown = dict.fromkeys(_SPILLS, 0)
+    if in_code != 0:
+        both = Unknown("local arrays and spills are not told apart")
+        moved = code if isinstance(code, Unknown) else both if local else local_bytes(code)
+    if not isinstance(moved, Unknown):
+        return {**moved}, []
+    unknown = [UnknownField(f"bytes_by_space.spill.{kind}", moved.reason) for kind in _SPILLS]
     return dict.fromkeys(_SPILLS), unknown
 
 
-def _local(code: SassKernelLaunch) -> Iterable[tuple[int, SassInstruction, SassAccess]]:
+def local_bytes(code: SassKernelLaunch) -> dict[str, int] | Unknown:
+    """Bytes of local memory, spills and arrays, that threads load and store; else the reason."""
+    moved = dict.fromkeys(_SPILLS, 0)
     for index in code.cfg.order:
+        runs = code.block_runs[index]
         for instruction in code.cfg.blocks[index].instructions:
             access = sass_access(instruction)
-            if access is not None and access.space == "local" and not access.dummy:
-                yield index, instruction, access
-
-
-def _add_spill(
-    code: SassKernelLaunch,
-    block: int,
-    instruction: SassInstruction,
-    access: SassAccess,
-    moved: dict[str, int | None],
-) -> str | None:
-    """Add what a local access of the machine code moves; the reason where it is not known."""
-    runs = code.block_runs[block]
-    if runs.threads is None:
-        return runs.reason
-    if instruction.guard is not None:
-        return f"{instruction.opcode} is executed under a condition"
-    size = access.bytes_per_thread
-    if size is None or access.kind not in moved:
-        return f"{instruction.opcode}: how much it moves is not known"
-    moved[access.kind] = (moved[access.kind] or 0) + runs.threads * size
-    return None
+            if access is None or access.space != "local" or access.dummy:
+                continue
+            if runs.threads is None:
+                return Unknown(runs.reason or "how often local memory is accessed is not known")
+            if instruction.guard is not None:
+                return Unknown(f"{instruction.opcode} is executed under a condition")
+            if access.bytes_per_thread is None or access.kind not in moved:
+                return Unknown(f"{instruction.opcode}: how much it moves is not known")
+            moved[access.kind] += runs.threads * access.bytes_per_thread
+    return moved
 
 
 # ---------------------------------------------------------------- branches

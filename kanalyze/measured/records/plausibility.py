@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kanalyze.launch.limits import shown
@@ -44,6 +44,11 @@ def counters(given: Mapping[str, Any]) -> Iterator[Problem]:
         elif value is not None:
             good[name] = value
     yield from _relations(good)
+
+
+def of_passes(names: Sequence[str]) -> bool:
+    """Whether counters may contradict each other as a lock spins: each pass counts other tries."""
+    return len(names) > 1 and any(name.endswith("_op_atom.sum") for name in names)
 
 
 _MOST = 1e30  # and no NaN

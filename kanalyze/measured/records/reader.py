@@ -38,6 +38,7 @@ class SkippedRecord:
         reason: what was found and what was expected.
         line, column: the place in the file, 1-based; 0 where it is not known.
         whole: whether the record is left out, not only the value.
+        remark: whether nothing is wrong with the record.
     """
 
     file: str
@@ -46,6 +47,7 @@ class SkippedRecord:
     line: int = 0
     column: int = 0
     whole: bool = False
+    remark: bool = False
 
     @property
     def error(self) -> InputError:
@@ -247,7 +249,11 @@ class _RecordReader:
                     given.pop(name, None)
                 text = ", ".join(names)
                 left = "they are" if len(names) > 1 else "it is"
-                self._left_out(shown, [(f"{key}.{text}", f"{reason}; {left} left out")], False)
+                spins = plausibility.of_passes(names)
+                if spins:
+                    reason += ", or atomics that spin, which differ between the profiler's passes"
+                problem = (f"{key}.{text}", f"{reason}; {left} left out")
+                self.skipped.append(SkippedRecord(shown, *problem, remark=spins))
 
 
 def _no_constant(text: str) -> None:

@@ -5,6 +5,7 @@ last block ends.
 Formula: the launch is simulated (`kanalyze.performance.cache_sim.simulate`) on a sample of the
 sets of L2. What
 follows exactly is not left to the sample: sectors that bypass L1 count as their requests do, and
+what is asked of L1 and what is written are sums over the launch, and
 HBM's bytes are scaled by the distinct sectors of the launch over those of the sample. The runs
 differ in drift: the advantage of older blocks (``ages``) and what is drawn (seeds). Where the runs
 agree within 1 % two are enough.
@@ -21,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kanalyze.performance.cache_sim import levels, placement, simulate
+from kanalyze.performance.cache_sim.local import FAR
 from kanalyze.performance.cache_sim.parameters import MemoryMachine
 from kanalyze.performance.cache_sim.results import Estimate, KnownSectors, SimulatedRun, Work, mean
 from kanalyze.performance.cache_sim.streams import Stream, coarser
-from kanalyze.performance.cache_sim.tiles import READ, WRITE
+from kanalyze.performance.cache_sim.tiles import ATOMIC, READ, WRITE
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,6 +122,10 @@ class _LaunchSimulation:
             tiles.pattern, tiles.base, tiles.starts, tiles.lines, tiles.masks, self.sets, self.rate
         )
         self.distinct = self._distinct()
+        kind, known = self.stream.kind, self.known
+        self.asked = self._asked((kind == READ) & self.stream.cached) + known.local_read
+        self.written = self._asked(kind == WRITE) * known.rewrites + known.local_written
+        self.written += self._asked(kind == ATOMIC)
         self.program = self._program()
 
     def _lines(self) -> tuple[Floats, Floats]:
@@ -146,13 +152,13 @@ class _LaunchSimulation:
         return rate
 
     def _distinct(self) -> tuple[int, int]:
-        """Distinct sampled sectors that are read, and written."""
+        """Distinct sampled sectors of global memory that are read, and written."""
         counts = []
         for kind in ((self.stream.kind != WRITE), (self.stream.kind != READ)):
             tiles = np.unique(self.stream.tiles_of[:, kind])
             chosen = np.zeros(len(self.sampled.starts) - 1, bool)
             chosen[tiles[tiles >= 0]] = True
-            lines = np.repeat(chosen, np.diff(self.sampled.starts))
+            lines = np.repeat(chosen, np.diff(self.sampled.starts)) & (self.sampled.line < FAR)
             line, mask = self.sampled.line[lines], self.sampled.mask[lines]
             order = np.argsort(line, kind="stable")
             line, mask = line[order], mask[order]
@@ -218,12 +224,17 @@ class _LaunchSimulation:
         """Sectors that blocks read in a burst, each once, over those of all their requests."""
         if not self.known.requested:
             return 1.0
+        sectors = self._asked(self.stream.kind == READ)
+        return min(1.0, sectors / self.known.requested)
+
+    def _asked(self, columns: npt.NDArray[np.bool_]) -> float:
+        """Sectors of global memory that the blocks of the launch ask for in some columns."""
         tiles = self.stream.tiles
         ones = sum((tiles.masks >> bit) & 1 for bit in range(4))
         of_pattern = np.diff(np.concatenate([[0], np.cumsum(ones)])[tiles.starts])
-        read = self.stream.tiles_of[:, self.stream.kind == READ]
-        sectors = of_pattern[tiles.pattern[read[read >= 0]]].sum()
-        return min(1.0, float(sectors) / (self.known.requested * self.share))
+        asked = self.stream.tiles_of[:, columns]
+        of_tile = np.where(tiles.base < FAR, of_pattern[tiles.pattern], 0)
+        return float(of_tile[asked[asked >= 0]].sum()) / self.share
 
     def _chip(self, age: float, seed: int) -> simulate.Chip:
         machine = self.machine
@@ -245,8 +256,9 @@ class _LaunchSimulation:
     def _moved(self, counts: Floats, kept: float, end_us: float) -> SimulatedRun:
         """What the whole launch moves; ``kept`` lines are in the sampled sets of L2 in the end."""
         scale = self.rate / self.share
-        misses = counts[levels.L1_MISSES] * scale + self.known.uncached
-        passed = (counts[levels.L1_MISSES] + counts[levels.UNCACHED]) * scale
+        misses = counts[levels.L1_MISSES] * _ratio(self.asked, counts[levels.L1_ASKED], scale)
+        misses += self.known.uncached
+        passed = counts[levels.L1_MISSES] + counts[levels.UNCACHED]
         read_scale = _ratio(self.known.read, self.distinct[0], scale)
         write_scale = _ratio(self.known.written, self.distinct[1], scale)
         size = self.machine["l2_bytes_per_side"] * self.machine.sides / 128 / self.rate
@@ -257,8 +269,8 @@ class _LaunchSimulation:
         written = 32 * (counts[levels.HBM_WRITE] + counts[levels.RESIDUE]) * write_scale
         return SimulatedRun(
             l1_miss_sectors=misses,
-            l2_read_sectors=counts[levels.L2_READ] * scale * (misses / passed if passed else 1.0),
-            l2_write_sectors=counts[levels.L2_WRITE] * scale,
+            l2_read_sectors=counts[levels.L2_READ] * (misses / passed if passed else scale),
+            l2_write_sectors=self.written,
             fabric_sectors=counts[levels.FABRIC] * scale,
             dram_read_bytes=32 * counts[levels.HBM_READ] * read_scale,
             dram_write_bytes=max(0.0, written - dirty) + self.machine["dirty_before"] * full,
@@ -266,6 +278,6 @@ class _LaunchSimulation:
         )
 
 
-def _ratio(exact: int, sampled: int, scale: float) -> float:
+def _ratio(exact: float, sampled: float, scale: float) -> float:
     """By how much a count of the sample is scaled, where the whole is known."""
     return exact / sampled if sampled and exact else scale

@@ -3,8 +3,8 @@
 What: columns for what blocks read from and write to local memory, which goes through L1 and L2 as
 global memory does.
 Formula: the bytes of a block are spread evenly over its bursts; each burst takes the next lines of
-the block's local memory, round and round. Blocks that take the same place on the GPU have the same
-local memory.
+the block's local memory, round and round, and reads only what was written before. Blocks that take
+the same place on the GPU have the same local memory.
 Source: CUDA C++ Programming Guide, "Local Memory": interleaved by thread, so that a warp's access
 is coalesced.
 Limits: which of its local variables a burst touches is not followed.
@@ -21,7 +21,8 @@ from kanalyze.performance.cache_sim.streams import Stream, Tiles
 from kanalyze.performance.cache_sim.tiles import LINE, READ, WRITE
 
 Ints = npt.NDArray[np.int64]
-_FAR = 1 << 40  # lines; no global address is there
+FAR = 1 << 40
+"""The first line of local memory: no global address is there."""
 
 
 def with_local(given: Stream, read: float, written: float, size: int, places: int) -> Stream:
@@ -37,31 +38,33 @@ def with_local(given: Stream, read: float, written: float, size: int, places: in
     lines = max(1, size // LINE)
     bursts = np.unique(given.burst[given.kind == READ])
     each = [_part(total / LINE / max(1, len(bursts)), lines) for total in (written, read)]
+    filled = lines // each[0] * each[0] if each[0] else lines
+    asked: list[tuple[int, int, int, int]] = []  # burst, kind, lines, and where they begin
+    for number, burst in enumerate(bursts.tolist()):
+        there = min(filled, (number + 1) * each[0]) if each[0] else lines
+        for kind, most, extent in ((WRITE, each[0], filled), (READ, each[1], there)):
+            some = min(most, extent)
+            if some:
+                asked.append((burst, kind, some, number % (extent // some) * some))
     base: list[Ints] = []
     pattern: list[Ints] = []
     starts = [0]
-    shapes: list[int] = []
+    shapes: dict[int, int] = {}
     columns: list[Ints] = []
-    kinds: list[int] = []
-    of_burst: list[int] = []
-    count = len(given.tiles.base)
     slot = np.arange(len(given.tiles_of)) % places
-    for kind, number in zip((WRITE, READ), each, strict=True):
-        if not number:
-            continue
-        shape = len(given.tiles.starts) - 1 + len(shapes)
-        shapes.append(number)
-        steps = max(1, lines // number)
-        for burst_number, burst in enumerate(bursts.tolist()):
-            step = burst_number % steps
-            columns.append(count + slot * steps + step)
-            kinds.append(kind)
-            of_burst.append(burst)
-        slots, step_of = np.divmod(np.arange(min(places, len(slot)) * steps), steps)
-        base.append(_FAR + slots * lines + step_of * number)
-        pattern.append(np.full(len(slots), shape))
-        count += len(slots)
-        starts.append(starts[-1] + number)
+    slots = np.arange(min(places, len(slot)))
+    first: dict[tuple[int, int], int] = {}
+    for _, _, some, begin in asked:
+        if some not in shapes:
+            shapes[some] = len(given.tiles.starts) - 1 + len(shapes)
+            starts.append(starts[-1] + some)
+        if (some, begin) not in first:
+            first[some, begin] = len(given.tiles.base) + len(slots) * len(first)
+            base.append(FAR + slots * lines + begin)
+            pattern.append(np.full(len(slots), shapes[some]))
+        columns.append(first[some, begin] + slot)
+    kinds = [kind for _, kind, _, _ in asked]
+    of_burst = [burst for burst, _, _, _ in asked]
     if not columns:
         return given
     added = starts[-1]

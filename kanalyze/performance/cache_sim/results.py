@@ -29,7 +29,7 @@ class Work:
 class KnownSectors:
     """Sectors of the launch that are known exactly: distinct ones read and written, and requests
     for what bypasses L1. A sector is written ``rewrites`` times; requests of loads ask for
-    ``requested``.
+    ``requested``; of local memory ``local_read`` and ``local_written`` are.
     """
 
     read: int
@@ -37,6 +37,8 @@ class KnownSectors:
     uncached: int
     rewrites: float = 1.0
     requested: int = 0
+    local_read: int = 0
+    local_written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
