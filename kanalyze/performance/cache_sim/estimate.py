@@ -5,7 +5,7 @@ last block ends.
 Formula: the launch is simulated (`kanalyze.performance.cache_sim.simulate`) on a sample of the
 sets of L2. What
 follows exactly is not left to the sample: sectors that bypass L1 count as their requests do, and
-what is asked of L1 and what is written are sums over the launch, and
+what is written is a sum over the launch, no more misses L1 than is asked of it, and
 HBM's bytes are scaled by the distinct sectors of the launch over those of the sample. The runs
 differ in drift: the advantage of older blocks (``ages``) and what is drawn (seeds). Where the runs
 agree within 1 % two are enough.
@@ -256,8 +256,7 @@ class _LaunchSimulation:
     def _moved(self, counts: Floats, kept: float, end_us: float) -> SimulatedRun:
         """What the whole launch moves; ``kept`` lines are in the sampled sets of L2 in the end."""
         scale = self.rate / self.share
-        misses = counts[levels.L1_MISSES] * _ratio(self.asked, counts[levels.L1_ASKED], scale)
-        misses += self.known.uncached
+        misses = min(self.asked, counts[levels.L1_MISSES] * scale) + self.known.uncached
         passed = counts[levels.L1_MISSES] + counts[levels.UNCACHED]
         read_scale = _ratio(self.known.read, self.distinct[0], scale)
         write_scale = _ratio(self.known.written, self.distinct[1], scale)
@@ -278,6 +277,6 @@ class _LaunchSimulation:
         )
 
 
-def _ratio(exact: float, sampled: float, scale: float) -> float:
+def _ratio(exact: int, sampled: int, scale: float) -> float:
     """By how much a count of the sample is scaled, where the whole is known."""
     return exact / sampled if sampled and exact else scale

@@ -37,15 +37,16 @@ def with_local(given: Stream, read: float, written: float, size: int, places: in
     """
     lines = max(1, size // LINE)
     bursts = np.unique(given.burst[given.kind == READ])
-    each = [_part(total / LINE / max(1, len(bursts)), lines) for total in (written, read)]
-    filled = lines // each[0] * each[0] if each[0] else lines
     asked: list[tuple[int, int, int, int]] = []  # burst, kind, lines, and where they begin
     for number, burst in enumerate(bursts.tolist()):
-        there = min(filled, (number + 1) * each[0]) if each[0] else lines
-        for kind, most, extent in ((WRITE, each[0], filled), (READ, each[1], there)):
-            some = min(most, extent)
+        extent = lines
+        for kind, total in ((WRITE, written), (READ, read)):
+            begin, end = (int((number + n) * total / LINE / len(bursts)) for n in (0, 1))
+            some = min(end - begin, extent)
             if some:
-                asked.append((burst, kind, some, number % (extent // some) * some))
+                asked.append((burst, kind, some, begin % (extent - some + 1)))
+            if kind == WRITE and written:
+                extent = min(lines, end)  # what is there to be read
     base: list[Ints] = []
     pattern: list[Ints] = []
     starts = [0]
@@ -86,8 +87,3 @@ def with_local(given: Stream, read: float, written: float, size: int, places: in
         cached=np.concatenate([given.cached, np.ones(len(kinds), bool)])[order],
         burst=np.concatenate([given.burst, of_burst])[order],
     )
-
-
-def _part(number: float, most: int) -> int:
-    """Lines of a burst: at least one where there are any."""
-    return 0 if number <= 0 else min(most, max(1, round(number)))
