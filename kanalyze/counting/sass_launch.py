@@ -102,6 +102,7 @@ class SassKernelLaunch:
         arrays = arrays_of(parameters, launch)
         isa = SassIsa(cfg, pool, module.target, parameter_places(parameters, module.target), arrays)
         wanted = [_request(*access[1:]) for access in _accesses(cfg)]
+        wanted += [OperandRequest(each, ()) for _, each, _ in _local(cfg) if each.guard]
         self._failing = failing = failing_blocks(cfg, module)
         registers = follow_code(cfg, isa, pool, wanted, failing)
         self._answers = dict(
@@ -329,6 +330,24 @@ class SassKernelLaunch:
             return None, counted.reason
         return counted.transactions, None
 
+    def local_bytes(self) -> dict[str, int] | Unknown:
+        """Bytes of local memory, spills and arrays, that threads load and store; or the reason."""
+        moved = {"load": 0, "store": 0}
+        for block, instruction, access in _local(self.cfg):
+            runs = self.block_runs.get(block.index, BlockRuns(0, 0, None))
+            threads: int | None = runs.threads
+            if threads and instruction.guard is not None:
+                counted = self._axes.counted(EXECUTED, self._answers[instruction.address], None)
+                if isinstance(counted, Unknown):
+                    return Unknown(f"when {instruction.opcode} is executed: {counted.reason}")
+                threads = counted.threads
+            if threads is None:
+                return Unknown(runs.reason or "how often local memory is accessed is not known")
+            if access.bytes_per_thread is None or access.kind not in moved:
+                return Unknown(f"{instruction.opcode}: how much it moves is not known")
+            moved[access.kind] += threads * access.bytes_per_thread
+        return moved
+
     @property
     def shared_load_wavefronts(self) -> Total:
         """Wavefronts of ``LDS`` and ``LDSM`` without arbitration between warps."""
@@ -382,6 +401,15 @@ def _accesses(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAc
         for instruction in block.instructions:
             access = memory_access(instruction)
             if access and (access.space, access.kind) in _COUNTED:
+                yield block, instruction, access
+
+
+def _local(cfg: SassCfg) -> Iterator[tuple[SassBlock, SassInstruction, SassAccess]]:
+    """What reads or writes local memory."""
+    for block in cfg.blocks:
+        for instruction in block.instructions:
+            access = memory_access(instruction)
+            if access is not None and access.space == "local" and not access.dummy:
                 yield block, instruction, access
 
 

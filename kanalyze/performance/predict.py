@@ -35,7 +35,6 @@ from kanalyze.performance.timing.model import PredictedTimes, sm_work, times
 from kanalyze.results.traffic import Compulsory, added
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
-from kanalyze.traffic.executed import local_bytes
 from kanalyze.traffic.totals import LaunchTotals
 
 _MOST_BLOCKS = 1 << 16
@@ -111,7 +110,7 @@ def predict(
     if isinstance(given.code, Unknown):
         return given.code
     moved = [given.counters.get(f"global_{kind}_sectors") for kind in ("load", "store")]
-    spilled = local_bytes(given.code)
+    spilled = given.code.local_bytes()
     if None in moved or isinstance(spilled, Unknown):
         reason = spilled.reason if isinstance(spilled, Unknown) else "sectors are not known"
         return Unknown(f"how much is accessed: {reason}")

@@ -16,7 +16,6 @@ from kanalyze.results import traffic as doc
 from kanalyze.results.kernel import UnknownField
 from kanalyze.sass.explain import Match
 from kanalyze.sass.ir import SassInstruction
-from kanalyze.sass.memory import memory_access as sass_access
 from kanalyze.symbolic.accesses import AccessValue, is_bulk
 from kanalyze.symbolic.grid import UnknownValueError
 from kanalyze.symbolic.parts import TooLargeError
@@ -161,30 +160,11 @@ def spilled(
     moved: dict[str, int] | Unknown = dict.fromkeys(_SPILLS, 0)
     if in_code != 0:
         both = Unknown("local arrays and spills are not told apart")
-        moved = code if isinstance(code, Unknown) else both if local else local_bytes(code)
+        moved = code if isinstance(code, Unknown) else both if local else code.local_bytes()
     if not isinstance(moved, Unknown):
         return {**moved}, []
     unknown = [UnknownField(f"bytes_by_space.spill.{kind}", moved.reason) for kind in _SPILLS]
     return dict.fromkeys(_SPILLS), unknown
-
-
-def local_bytes(code: SassKernelLaunch) -> dict[str, int] | Unknown:
-    """Bytes of local memory, spills and arrays, that threads load and store; else the reason."""
-    moved = dict.fromkeys(_SPILLS, 0)
-    for index in code.cfg.order:
-        runs = code.block_runs[index]
-        for instruction in code.cfg.blocks[index].instructions:
-            access = sass_access(instruction)
-            if access is None or access.space != "local" or access.dummy:
-                continue
-            if runs.threads is None:
-                return Unknown(runs.reason or "how often local memory is accessed is not known")
-            if instruction.guard is not None:
-                return Unknown(f"{instruction.opcode} is executed under a condition")
-            if access.bytes_per_thread is None or access.kind not in moved:
-                return Unknown(f"{instruction.opcode}: how much it moves is not known")
-            moved[access.kind] += runs.threads * access.bytes_per_thread
-    return moved
 
 
 # ---------------------------------------------------------------- branches
