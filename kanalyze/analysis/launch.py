@@ -365,14 +365,18 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
     time = _time(predicted, counted, asked, device, operations)
     counters = {**counted.exact.values, **time.counters}
     by_level, no_intensity = _intensity(operations, counters, compulsory)
-    roofline = roofline_of(
-        {} if isinstance(by_unit, Unknown) else by_unit,
-        totals.tensor_flops(),
-        counters,
-        time.part.predicted_us,
-        device,
-        asked.factors or {},
-        asked.calibration.get(device.name) if device is not None else None,
+    roofline = (
+        by_unit
+        if isinstance(by_unit, Unknown)
+        else roofline_of(
+            by_unit,
+            totals.tensor_flops(),
+            counters,
+            time.part.predicted_us,
+            device,
+            asked.factors or {},
+            asked.calibration.get(device.name) if device is not None else None,
+        )
     )
     moved, not_moved = bytes_by_space(totals.launched, totals.transactions, kernel.unread)
     spill_bytes = (resources.spill_store_bytes, resources.spill_load_bytes)

@@ -100,7 +100,8 @@ def predict(
     try:
         factors = {WHAT_IF[k]: factor for k, factor in (changes or {}).items()}
         chip = machine(device, factors, own)
-        stream = streams.stream(launched, given.description.staged, _MOST_BLOCKS)
+        dropped = given.totals.dropped
+        stream = streams.stream(launched, given.description.staged, _MOST_BLOCKS, dropped)
     except (UnknownValueError, NoParameterError) as error:
         return Unknown(str(error))
     except TooLargeError:
@@ -224,11 +225,11 @@ def _assumptions(
 
 
 def _known(given: Given, local_read: int, local_written: int) -> KnownSectors:
-    uncached = 0
-    for transfer in given.totals.transactions:
+    uncached, dropped = 0, set(given.totals.dropped)
+    for index, transfer in enumerate(given.totals.transactions):
         row = transfer.access.row
         reads = row.kind in ("load", "async_copy", "bulk_load")
-        if row.space != "global" or not reads or transfer.counted is None:
+        if row.space != "global" or not reads or transfer.counted is None or index in dropped:
             continue
         if row.kind == "bulk_load" and transfer.moved is not None:
             uncached += transfer.counted.requests * -(

@@ -243,7 +243,7 @@ class LaunchTotals:
     def compulsory(self) -> tuple[doc.Compulsory, list[UnknownField]]:
         """Distinct sectors by pointer, in bytes."""
         by_pointer: dict[str, dict[str, list[int]]] = {}
-        accesses = self.description.addresses.accesses
+        accesses, dropped = self.description.addresses.accesses, set(self.dropped)
         for index, access in enumerate(self.description.kernel.accesses):
             row = accesses[index].row
             if row.space not in ("global", "generic"):
@@ -259,7 +259,9 @@ class LaunchTotals:
                 by_pointer.setdefault(pointer, {"read": [], "write": []})[kind].append(index)
         rows = []
         for pointer, every in by_pointer.items():
-            kinds_of = {kind: self._asking(indices) for kind, indices in every.items()}
+            kinds_of = {
+                kind: [i for i in indices if i not in dropped] for kind, indices in every.items()
+            }
             reasons: list[str] = []
             amounts = {kind: self._distinct(indices, reasons) for kind, indices in kinds_of.items()}
             sharing = {
@@ -293,10 +295,13 @@ class LaunchTotals:
                 unknown.append(UnknownField(f"compulsory.{kind}_bytes", reason or "not known"))
         return doc.Compulsory(totals["read"], totals["write"], tuple(rows)), unknown
 
-    def _asking(self, indices: list[int]) -> list[int]:
-        """Those of some accesses of which the machine code makes requests."""
-        made = [(i, self.executed[i]) for i in indices]
-        return [i for i, each in made if each.machine is None or each.counted != _NONE]
+    @property
+    def dropped(self) -> list[int]:
+        """The accesses of which the machine code makes no requests."""
+        return [
+            i for i, each in enumerate(self.executed)
+            if each.machine is not None and each.counted == _NONE
+        ]  # fmt: skip
 
     def _distinct(self, indices: list[int], reasons: list[str]) -> int | None:
         """Bytes of the distinct sectors that some accesses of one pointer touch."""

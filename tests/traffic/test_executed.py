@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from kanalyze import estimate, parse_ptx
+from kanalyze.counting.sass_launch import SassKernelLaunch
 from kanalyze.errors import Unknown
+from kanalyze.frontend.subject import Subject
+from kanalyze.kernel.resources import assemble
 from kanalyze.launch.record import Launch, LaunchParam
 from kanalyze.models.intensity import intensity
+from kanalyze.performance.cache_sim.results import COUNTERS
 from kanalyze.render.traffic_text import render
 from kanalyze.results import traffic as doc
+from kanalyze.sass import cfg as sass_cfg
 from tests.oracle.interpreter import Trace, run
 
 pytestmark = pytest.mark.slow("runs every thread of whole launches in the interpreter")
@@ -263,6 +268,58 @@ def test_spills_are_those_of_the_machine_code() -> None:
     assert spills["store"] % threads == 0
     assert spills["load"] == spills["store"]
     assert f"spill load {spills['store']:,}" in render(found, width=300)
+
+
+LOCAL = """mov.u64 %rd5, array;
+and.b32 %r6, %r2, 15;
+mul.wide.u32 %rd6, %r6, 4;
+add.s64 %rd7, %rd5, %rd6;
+st.volatile.local.b32 [%rd5], %r2;
+st.volatile.local.b32 [%rd5+32], %r2;
+ld.global.b32 %r9, [%rd3];
+mov.u32 %r8, 0;
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "loads"),
+    [
+        ("ld.volatile.local.b32 %r8, [%rd7];\n", 2 * 96 * 4),
+        ("setp.lt.u32 %p1, %r2, %r1;\n@%p1 ld.volatile.local.b32 %r8, [%rd7];\n", 2 * 5 * 4),
+        ("setp.lt.u32 %p1, %r2, %r9;\n@%p1 ld.volatile.local.b32 %r8, [%rd7];\n", None),
+        ("LOOP:\nld.volatile.local.b32 %r8, [%rd7];\nadd.s32 %r9, %r9, %r8;\n"
+         "setp.lt.s32 %p1, %r9, 9;\n@%p1 bra LOOP;\n", None),
+    ],
+    ids=["always", "condition", "data decide", "loop that data end"],
+)  # fmt: skip
+def test_what_is_unknown_of_local_memory_makes_bytes_and_time_unknown(
+    body: str, loads: int | None
+) -> None:
+    """2 blocks of 96 threads; 5 of each block load where n decides."""
+    pytest.importorskip("triton")
+    head = HEAD.replace("8.7", "9.1")
+    module = parse_ptx(head + LOCAL + body + "st.global.b32 [%rd3], %r8;\nret;\n}\n")
+    params = (LaunchParam("x", "*fp32", PLACE), LaunchParam("n", "i32", 5))
+    launch = Launch("k", (2, 1, 1), (96, 1, 1), params)
+    subject = Subject(module, "k.ptx", launch=launch)
+    code = assemble(subject).code()
+    assert not isinstance(code, Unknown)
+    (function,) = code.module.functions
+    parameters = module.entries[0].parameters
+    launched = SassKernelLaunch(sass_cfg.build(function), code.module, parameters, launch)
+    told = launched.local_bytes()
+    found = estimate(module, launch, device="H200", findings=False)
+    numbers = [*(found.counters[name] for name in COUNTERS), found.time.predicted_us]
+    if loads is None:
+        assert isinstance(told, Unknown)
+        assert numbers == [None] * len(numbers)
+        reasons = {unknown.field: unknown.reason for unknown in found.unknown}
+        assert told.reason in reasons["counters.dram_read_bytes"]
+        assert told.reason in reasons["time.predicted_us"]
+    else:
+        assert not isinstance(told, Unknown)
+        assert (told["load"], told["store"] % (2 * 96 * 4)) == (loads, 0)
+        assert None not in numbers
 
 
 def test_intensity_by_level() -> None:

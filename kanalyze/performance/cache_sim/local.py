@@ -38,15 +38,17 @@ def with_local(given: Stream, read: float, written: float, size: int, places: in
     lines = max(1, size // LINE)
     bursts = np.unique(given.burst[given.kind == READ])
     asked: list[tuple[int, int, int, int]] = []  # burst, kind, lines, and where they begin
+    there = 0 if written else lines
     for number, burst in enumerate(bursts.tolist()):
-        extent = lines
         for kind, total in ((WRITE, written), (READ, read)):
             begin, end = (int((number + n) * total / LINE / len(bursts)) for n in (0, 1))
+            extent = lines if kind == WRITE else there
             some = min(end - begin, extent)
+            begin %= extent - some + 1
             if some:
-                asked.append((burst, kind, some, begin % (extent - some + 1)))
-            if kind == WRITE and written:
-                extent = min(lines, end)  # what is there to be read
+                asked.append((burst, kind, some, begin))
+            if kind == WRITE:
+                there = max(there, begin + some)
     base: list[Ints] = []
     pattern: list[Ints] = []
     starts = [0]

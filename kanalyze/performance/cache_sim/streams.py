@@ -16,7 +16,7 @@ barrier between, are asked for before it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,7 +84,10 @@ class _Column:
 
 
 def stream(
-    launched: KernelLaunch, staged: Sequence[tuple[str, int] | None], most_blocks: int | None = None
+    launched: KernelLaunch,
+    staged: Sequence[tuple[str, int] | None],
+    most_blocks: int | None = None,
+    dropped: Collection[int] = (),
 ) -> Stream:
     """The stream of the first ``most_blocks`` blocks, or of all.
 
@@ -93,12 +96,13 @@ def stream(
         staged: for each access, whether it is prologue or steady part of a pipelined loop
             (`kanalyze.models.stages.stages`).
         most_blocks: how many blocks are wanted.
+        dropped: accesses of which the machine code makes no requests.
 
     Raises:
         UnknownValueError: an address or a condition is not known.
         TooLargeError: there are too many different accesses.
     """
-    return _Builder(launched, staged, most_blocks).run()
+    return _Builder(launched, staged, most_blocks).run(dropped)
 
 
 class _Builder:
@@ -116,11 +120,13 @@ class _Builder:
         self.barriers = self._barriers()
         self.patterns = Patterns()
 
-    def run(self) -> Stream:
+    def run(self, dropped: Collection[int]) -> Stream:
         accesses = [
             (index, access)
             for index, access in enumerate(self.launched.addresses.accesses)
-            if access.row.space in ("global", "generic") and access.row.kind != "prefetch"
+            if access.row.space in ("global", "generic")
+            and access.row.kind != "prefetch"
+            and index not in dropped
         ]
         depth = self._depth([index for index, _ in accesses])
         chunk = self._chunks([index for index, _ in accesses], depth)

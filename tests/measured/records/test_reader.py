@@ -281,7 +281,7 @@ def test_no_ptx_and_unreadable_ptx(folder: Path) -> None:
         (lambda d: d.pop("grid"), "grid: is missing, expected [x, y, z], blocks"),
         (lambda d: d.update(grid=[0, 1, 1]), "grid[0]: found 0, expected"),
         (lambda d: d.update(block="128"), "block: found '128', expected [x, y, z]"),
-        (lambda d: d.update(block=[64, 1, 1]), "block: found 64 x 1 x 1, expected 128 x 1 x 1 (.reqntid)"),
+        (lambda d: d.update(block=[64, 1, 1]), "found 64 x 1 x 1, expected 128 x 1 x 1 (.reqntid)"),
         (lambda d: d["params"].pop(), "params: found 2 arguments, expected 5"),
         (lambda d: d["params"].append({"name": "y", "type": "i32", "value": 1}),
          "params[3]: found i32 (4 B) for y, expected .u64 (8 B)"),
