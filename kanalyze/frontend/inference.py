@@ -234,16 +234,16 @@ class _Flow:
         return set()
 
     def loaded(self, node: ast.expr) -> set[str]:
-        """The pointers through which a value was loaded."""
-        loads = [node, *self._assigned.get(_name(node), ())]
-        return set().union(
-            *(
-                self.roots(load.args[0])
-                for load in loads
-                if isinstance(load, ast.Call) and getattr(load.func, "attr", "") == "load"
-                if load.args
-            )
-        )
+        """The pointers through which a value was loaded: of an address the last assignment."""
+        pointers: set[str] = set()
+        for load in [node, *self._assigned.get(_name(node), ())]:
+            if not (isinstance(load, ast.Call) and getattr(load.func, "attr", "") == "load"):
+                continue
+            for address in load.args[:1]:
+                values = self._assigned.get(_name(address), ())
+                before = [value for value in values if value.lineno < load.lineno]
+                pointers |= self.roots(max(before, key=lambda v: v.lineno, default=address))
+        return pointers
 
     def behind(self, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[str]:
         """The parameters that an integer is made of; what is loaded for it is noted."""

@@ -193,7 +193,10 @@ def odd(x_ptr, stride, seen_ptr, out_ptr, n, width, last, KIND: tl.constexpr, BL
     x_ptrs = x_ptr + i
     for k in range(n):
         x_ptrs += stride
-    seen = (tl.load(seen_ptr + i) & 0xF) << SHIFT
+    at = seen_ptr + i
+    seen = tl.load(at)
+    seen = (seen & 0xF) << SHIFT
+    at = out_ptr + i
     if KIND == "add":
         seen += 1
     elif KIND == "sub":
