@@ -13,8 +13,8 @@ from kanalyze.models import stages
 from kanalyze.models.warp_patterns import (
     MATRIX_ROW,
     WARP,
+    FirstWarp,
     WarpPattern,
-    lane_offsets,
     warp_pattern,
 )
 from kanalyze.results import kernel as doc
@@ -66,6 +66,7 @@ def access_rows(
         launched: the kernel in a launch, with which each access is counted.
     """
     values = {name: a.value for name, a in arguments.items() if a.value is not None}
+    warp = FirstWarp(threads, values) if threads is not None else None
     rows: list[doc.Access] = []
     unknown = []
     waiting = {loop.header for loop in code.cfg.loops if stages.waits_for_all(code.cfg, loop)}
@@ -76,7 +77,7 @@ def access_rows(
             unknown.append(doc.UnknownField(f"accesses[{len(rows)}].address", reason))
         when = _when(code, access)
         condition = notation.reader.condition(when) if when is not None else None
-        pattern = _pattern(access, threads, values)
+        pattern = _pattern(access, warp)
         counted = launched.transactions(access).counted if launched is not None else None
         guard = instruction.guard
         rows.append(
@@ -144,16 +145,14 @@ def _when(code: EvaluatedKernel, access: AccessValue) -> Value | None:
     return pool.node("and", 1, reached, access.condition)
 
 
-def _pattern(
-    access: AccessValue, threads: tuple[int, int, int] | None, values: Mapping[str, int]
-) -> WarpPattern | None:
+def _pattern(access: AccessValue, warp: FirstWarp | None) -> WarpPattern | None:
     row = access.row
     size = row.bytes_per_thread
-    if threads is None or size is None or row.kind in ("bulk_load", "bulk_store"):
+    if warp is None or size is None or row.kind in ("bulk_load", "bulk_store"):
         return None
     if row.space == "local":
         return WarpPattern(WARP * size, "each thread in memory of its own", ())
-    offsets = lane_offsets(access.address, threads, values)
+    offsets = warp.offsets(access.address)
     if offsets is None:
         return None
     if access.instruction.base in ("ldmatrix", "stmatrix"):  # rows of 16 bytes, 8 a matrix

@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from kanalyze.models.warp_patterns import WARP
 from kanalyze.symbolic.parts import Array
-from kanalyze.symbolic.value import Value, evaluate, leaves
+from kanalyze.symbolic.value import Value, evaluate, in_order
 
 _BASES = (1 << 12, 3 << 12)  # of arguments: products with indices stay within 32 bits
 
@@ -119,19 +120,21 @@ def start(address: Value, threads: tuple[int, int, int]) -> AffineForm | None:
 def _sums(
     values: list[Value], threads: tuple[int, int, int], places: Sequence[LanePlace]
 ) -> list[list[AffineForm]] | None:
-    names = list(dict.fromkeys(leaf.payload for v in values for leaf in leaves(v, "param")))
+    names = list(dict.fromkeys(n.payload for n in in_order(values) if n.op == "param"))
+    # At each base all parameters, then each of them one greater: a row each.
+    count = len(names) + 1
+    given: dict[tuple[str, int], Any] = {}
+    for index, name in enumerate(names):
+        given[name] = np.repeat(np.array(_BASES) * (2 * index + 1), count)[:, None]
+        given[name][index + 1 :: count] += 1
+    table = _evaluated(values, threads, places, given, count * len(_BASES))
+    if table is None:
+        return None
     taken = []
-    for base in _BASES:
-        given = {name: base * (2 * index + 1) for index, name in enumerate(names)}
-        begin = _evaluated(values, threads, places, given)
-        if begin is None:
-            return None
-        slopes = {}
-        for name in names:
-            moved = _evaluated(values, threads, places, {**given, name: given[name] + 1})
-            assert moved is not None
-            slopes[name] = moved - begin
-        parts = [slopes[name] * given[name] for name in names]
+    for row in range(0, len(table), count):
+        begin = table[row]
+        slopes = {name: table[row + 1 + index] - begin for index, name in enumerate(names)}
+        parts = [slope * given[name][row, 0] for name, slope in slopes.items()]
         taken.append((begin - sum(parts, np.zeros_like(begin)), slopes))
     (numbers, slopes), (other_numbers, other_slopes) = taken
     if not np.array_equal(numbers, other_numbers) or any(
@@ -156,9 +159,10 @@ def _evaluated(
     values: list[Value],
     threads: tuple[int, int, int],
     places: Sequence[LanePlace],
-    given: Mapping[tuple[str, int], int],
+    given: Mapping[tuple[str, int], Any],
+    rows: int,
 ) -> Array | None:
-    """The addresses, (places, addresses)."""
+    """The addresses, (rows, places, addresses), the parameters (rows, 1)."""
     numbers = np.asarray([place.thread for place in places])
     specials: dict[str, object] = {
         "tid.x": numbers % threads[0],
@@ -171,18 +175,20 @@ def _evaluated(
         specials[f"ctaid.{axis}"] = np.asarray([p.blocks.get(axis, 0) for p in places])
     iterations: dict[int, object] = {}
     variables: dict[str, int] = {}
-    for value in values:
-        for leaf in leaves(value, "special"):
+    for leaf in in_order(values):
+        if leaf.op == "special":
             specials.setdefault(leaf.payload, 0)
-        for leaf in leaves(value, "iter"):
+        elif leaf.op == "iter":
             own = [place.iterations.get(leaf.payload, 0) for place in places]
             iterations[leaf.payload] = np.asarray(own)
-        variables |= {leaf.payload: 0 for leaf in leaves(value, "address")}
+        elif leaf.op == "address":
+            variables[leaf.payload] = 0
     try:
         columns = evaluate(values, specials, given, iterations, variables)
     except KeyError:
         return None
-    table = np.stack([np.broadcast_to(column, numbers.shape) for column in columns], axis=1)
+    shape = rows, len(places)
+    table = np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
     signed: Array = table.astype(np.int64)
     return signed
 

@@ -10,13 +10,16 @@ them it is unknown. Requests and sectors of a whole launch are another model's w
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from kanalyze.symbolic.value import Value, evaluate, in_order
+from kanalyze.symbolic.arithmetic import Array
+from kanalyze.symbolic.value import Value, evaluate
 
 WARP = 32
 MATRIX_ROW = 16  # bytes of a row of ldmatrix and stmatrix
@@ -32,49 +35,54 @@ class WarpPattern:
     offsets: tuple[int, ...]
 
 
-def lane_offsets(
-    address: Value,
-    threads: tuple[int, int, int],
-    arguments: Mapping[str, int],
-) -> tuple[int, ...] | None:
-    """Each lane's address less lane 0's; None where it depends on what is not known.
+class FirstWarp:
+    """The lanes of a block's first warp, where an address points for them.
 
     Args:
-        address: the address, without phi leaves.
         threads: extents of the block.
         arguments: parameter name (as in the PTX) to its number, as far as known.
     """
-    lanes = np.arange(min(WARP, threads[0] * threads[1] * threads[2]))
-    specials: dict[str, object] = {
-        "tid.x": lanes % threads[0],
-        "tid.y": lanes // threads[0] % threads[1],
-        "tid.z": lanes // (threads[0] * threads[1]),
-        "laneid": lanes,
-    }
-    for axis, extent in zip("xyz", threads, strict=True):
-        specials[f"ntid.{axis}"] = extent
-    below: dict[str, list[Value]] = {}
-    for node in in_order([address]):
-        below.setdefault(node.op, []).append(node)
-    for leaf in below.get("special", []):
-        specials.setdefault(leaf.payload, 0)
-    iterations = {leaf.payload: 0 for leaf in below.get("iter", [])}
-    variables = {leaf.payload: 0 for leaf in below.get("address", [])}
-    needed = [leaf.payload for leaf in below.get("param", [])]
-    known = {(name, at): arguments[name] for name, at in needed if at == 0 and name in arguments}
-    seen: set[tuple[int, ...]] = set()
-    for trial in _TRIALS if len(known) < len(needed) else _TRIALS[:1]:
-        tried = {leaf: trial * (2 * index + 1) for index, leaf in enumerate(needed)}
+
+    def __init__(self, threads: tuple[int, int, int], arguments: Mapping[str, int]):
+        lanes = np.arange(min(WARP, threads[0] * threads[1] * threads[2]))
+        specials: dict[str, object] = {
+            "tid.x": lanes % threads[0],
+            "tid.y": lanes // threads[0] % threads[1],
+            "tid.z": lanes // (threads[0] * threads[1]),
+            "laneid": lanes,
+        }
+        specials |= {f"ntid.{axis}": n for axis, n in zip("xyz", threads, strict=True)}
+        self._shape = len(_TRIALS), len(lanes)
+        self._specials = defaultdict(int, specials)
+        self._params = _Tried(arguments)
+        self._done: dict[Value, Array] = {}
+
+    def offsets(self, address: Value) -> tuple[int, ...] | None:
+        """Each lane's address less lane 0's; None where it depends on what is not known."""
+        nothing: defaultdict[Any, int] = defaultdict(int)
         try:
-            (numbers,) = evaluate([address], specials, tried | known, iterations, variables)
+            (numbers,) = evaluate(
+                [address], self._specials, self._params, nothing, nothing, self._done
+            )
         except KeyError:
             return None
-        numbers = np.broadcast_to(numbers, lanes.shape)
-        signed = (numbers - numbers[0]).astype(np.int64)
+        numbers = np.broadcast_to(numbers, self._shape)
+        signed = (numbers - numbers[:, :1]).astype(np.int64)
         if address.bits == 32:
             signed = (signed << 32) >> 32
-        seen.add(tuple(int(x) for x in signed))
-    return seen.pop() if len(seen) == 1 else None
+        return tuple(signed[0].tolist()) if bool((signed == signed[0]).all()) else None
+
+
+class _Tried(dict[tuple[str, int], Any]):
+    """Parameters; what is not known is each of the trials times a factor of its own."""
+
+    def __init__(self, arguments: Mapping[str, int]):
+        super().__init__({(name, 0): number for name, number in arguments.items()})
+        self._known = len(self)
+
+    def __missing__(self, param: tuple[str, int]) -> Any:
+        self[param] = np.array(_TRIALS)[:, None] * (2 * (len(self) - self._known) + 1)
+        return self[param]
 
 
 def warp_pattern(offsets: tuple[int, ...], size: int) -> WarpPattern:

@@ -48,7 +48,6 @@ class SolvedLoops:
     registers: Registers
     trips: dict[int, TripCount] = field(default_factory=dict)  # by header block
     _layers: list[dict[Value, Value]] = field(default_factory=list)  # innermost loops first
-    _sums: dict[Value, Sum] = field(default_factory=dict)
 
     def resolve(self, values: Iterable[Value], block: int) -> list[Value]:
         """``values`` as seen in ``block``, without phi leaves.
@@ -106,7 +105,6 @@ class _Loop:
         self.pool = solved.registers.pool
         self.header = header
         self.loop = solved.registers.loops[header]
-        self.sums = solved._sums
 
     def solve(self) -> None:
         registers = self.solved.registers
@@ -186,7 +184,7 @@ class _Loop:
             whole, amount = next_high.args[0].args
             if whole.bits != 64 or amount.unsigned != 32:
                 continue
-            total = sum_of(whole, self.sums)
+            total = sum_of(whole, self.pool.sums)
             rest = total.without(self.pool.node("zext", 64, high))
             lows = [low for low in following if low is not high
                     and total.coefficient(self.pool.node("zext", 64, low)) == 1]  # fmt: skip
@@ -208,7 +206,7 @@ class _Loop:
             if steps[0] is None or steps[1] is None:
                 return None
             return self.pool.node("select", phi.bits, next_value.args[0], steps[0], steps[1])
-        total = sum_of(next_value, self.sums)
+        total = sum_of(next_value, self.pool.sums)
         if total.coefficient(phi) != 1:
             return None
         step = value_of(self.pool, total.without(phi))
@@ -218,7 +216,7 @@ class _Loop:
         """The phi is ``start`` first, then what the iteration before it computed."""
         before = self._at(next_value, -1)
         first = self._at_number(before, 0)
-        if sum_of(first, self.sums).equals(sum_of(start, self.sums)):
+        if sum_of(first, self.pool.sums).equals(sum_of(start, self.pool.sums)):
             return before
         at_first = self.pool.node("eq", 1, self._iteration(32), self.pool.const(0, 32))
         return self.pool.node("select", phi.bits, at_first, start, before)
@@ -370,7 +368,7 @@ class _Loop:
         return self.pool.node("add", last.bits, last, one)
 
     def _simplify(self, value: Value) -> Value:
-        return value_of(self.pool, sum_of(value, self.sums))
+        return value_of(self.pool, sum_of(value, self.pool.sums))
 
     def _steps_until_false(self, condition: Value) -> Value | None:
         """The least iteration number at which ``condition`` no longer holds."""
@@ -392,7 +390,7 @@ class _Loop:
             return None
         bits = left.bits
         number = self._iteration(bits)
-        sums = [joined(self.pool, sum_of(side, self.sums)) for side in (left, right)]
+        sums = [joined(self.pool, sum_of(side, self.pool.sums)) for side in (left, right)]
         gap = combine(bits, [(sums[1], 1), (sums[0], -1)])  # goes on while gap > 0 (>= 0, != 0)
         step = -gap.coefficient(number)
         rest = value_of(self.pool, gap.without(number))

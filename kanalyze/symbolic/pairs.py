@@ -44,7 +44,7 @@ def _scaled(pool: ValuePool, low: Value, high: Value) -> Value | None:
 
 def gathered(pool: ValuePool, whole: Value) -> Value:
     """A 64-bit sum in which lower and upper registers of one number, added apart, are together."""
-    total = sum_of(whole, {})
+    total = sum_of(whole, pool.sums)
     for high, weight in total.terms:
         if weight != 1 << 32 or high.op != "zext" or high.args[0].bits != 32:
             continue
@@ -55,7 +55,7 @@ def gathered(pool: ValuePool, whole: Value) -> Value:
             if number.op != "add" or number.args[0].op != "shl":  # recognised
                 rest = total.without(high).without(low)
                 return gathered(
-                    pool, value_of(pool, combine(64, [(rest, 1), (sum_of(number, {}), 1)]))
+                    pool, value_of(pool, combine(64, [(rest, 1), (sum_of(number, pool.sums), 1)]))
                 )
     return whole
 
@@ -71,9 +71,11 @@ def is_lower(pool: ValuePool, low: Value, whole: Value) -> bool:
     if low.op == whole.op == "select" and low.args[0] is whole.args[0]:
         sides = zip(low.args[1:], whole.args[1:], strict=True)
         return all(is_lower(pool, *side) for side in sides)
-    if low is pool.node("trunc", 32, whole) or sum_of(low, {}).equals(lower_sum(pool, whole)):
+    if low is pool.node("trunc", 32, whole) or sum_of(low, pool.sums).equals(
+        lower_sum(pool, whole)
+    ):
         return True
-    return _chosen_lower(pool, sum_of(low, {}), sum_of(whole, {}))
+    return _chosen_lower(pool, sum_of(low, pool.sums), sum_of(whole, pool.sums))
 
 
 def _chosen_lower(pool: ValuePool, low: Sum, whole: Sum) -> bool:
@@ -89,10 +91,9 @@ def _chosen_lower(pool: ValuePool, low: Sum, whole: Sum) -> bool:
 
 def lower_sum(pool: ValuePool, whole: Value) -> Sum:
     """The lower half of a 64-bit sum, term by term."""
-    total = sum_of(whole, {})
-    memo: dict[Value, Sum] = {}
+    total = sum_of(whole, pool.sums)
     terms = [
-        (sum_of(pool.node("trunc", 32, term), memo), coefficient)
+        (sum_of(pool.node("trunc", 32, term), pool.sums), coefficient)
         for term, coefficient in total.terms
     ]
     return combine(32, terms, total.constant)
@@ -110,5 +111,5 @@ def joined(pool: ValuePool, total: Sum) -> Sum:
         low = pool.node("zext", 64, pool.node("trunc", 32, whole))
         if total.coefficient(low) == coefficient:
             rest = total.without(high).without(low)
-            return joined(pool, combine(64, [(rest, 1), (sum_of(whole, {}), coefficient)]))
+            return joined(pool, combine(64, [(rest, 1), (sum_of(whole, pool.sums), coefficient)]))
     return total

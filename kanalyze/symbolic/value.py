@@ -71,6 +71,7 @@ class ValuePool:
 
     def __init__(self) -> None:
         self._table: dict[tuple[Any, ...], Value] = {}
+        self.sums: dict[Value, Any] = {}  # of `kanalyze.symbolic.linear.sum_of`
 
     def _leaf(self, op: str, bits: int, payload: Any) -> Value:
         return self._intern(op, bits, (), payload)
@@ -284,25 +285,27 @@ def evaluate_op(op: str, bits: int, args: tuple[Value, ...], operands: list[Arra
 def evaluate(
     values: Iterable[Value],
     specials: Mapping[str, Any],
-    params: Mapping[tuple[str, int], int],
-    iterations: Mapping[int, Any] | None = None,
-    addresses: Mapping[str, int] | None = None,
+    params: Mapping[tuple[str, int], Any],
+    iterations: Mapping[int, Any] = {},
+    addresses: Mapping[str, int] = {},
+    done: dict[Value, Array] | None = None,
 ) -> list[Array]:
     """The numbers that ``values`` take, as unsigned 64-bit arrays.
 
     Args:
         values: what to compute.
         specials: numbers or arrays of one shape for special registers (``{"tid.x": lanes}``).
-        params: parameter name and byte offset to number.
+        params: parameter name and byte offset to number (or an array of them).
         iterations: loop index to iteration number (or an array of them).
         addresses: variable name to address.
+        done: what earlier calls with the same numbers found; added to.
 
     Raises:
         KeyError: a leaf below a value is not given (also: it is unknown).
     """
     roots = list(values)
-    done: dict[Value, Array] = {}
-    for node in in_order(roots):
+    done = {} if done is None else done
+    for node in in_order(roots, stop=done):
         if node.args:
             done[node] = evaluate_op(node.op, node.bits, node.args, [done[a] for a in node.args])
             continue
@@ -315,9 +318,9 @@ def evaluate(
             case "param":
                 given = params[node.payload]
             case "iter":
-                given = (iterations or {})[node.payload]
+                given = iterations[node.payload]
             case "address":
-                given = (addresses or {})[node.payload]
+                given = addresses[node.payload]
             case _:
                 raise KeyError(node.payload)
         lanes = np.atleast_1d(given)

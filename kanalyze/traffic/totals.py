@@ -188,9 +188,12 @@ class LaunchTotals:
 
     def lane_offsets(self, transfer: AccessTransactions) -> tuple[int, ...] | None:
         """Where the lanes of the first warp point; see `kanalyze.models.warp_patterns`."""
+        return self._first_warp.offsets(transfer.access.address)
+
+    @cached_property
+    def _first_warp(self) -> warp_patterns.FirstWarp:
         given = {name: value for (name, _), value in self.launched.params.items()}
-        address = transfer.access.address
-        return warp_patterns.lane_offsets(address, self.launched.launch.block, given)
+        return warp_patterns.FirstWarp(self.launched.launch.block, given)
 
     # ------------------------------------------------------------ layouts
 

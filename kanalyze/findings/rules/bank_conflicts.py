@@ -175,6 +175,7 @@ def _of_a_warp(facts: Facts) -> Iterator[Finding]:
     shape = kernel.reqntid
     threads = (shape[0], shape[1], shape[2]) if shape else (warp_patterns.WARP, 1, 1)
     values = {name: a.value for name, a in facts.arguments.items() if a.value is not None}
+    warp = warp_patterns.FirstWarp(threads, values)
     accesses = []
     for access, row in facts.accesses():
         if row.space != "shared" or row.pointer is None or rule_of(access) is None:
@@ -187,7 +188,7 @@ def _of_a_warp(facts: Facts) -> Iterator[Finding]:
             leaf.payload.startswith("ntid") for leaf in leaves(access.address, "special")
         ):
             continue
-        offsets = warp_patterns.lane_offsets(access.address, threads, values)
+        offsets = warp.offsets(access.address)
         if offsets is None or (shape is None and not _inside(facts, row, offsets)):
             continue
         cost = _request(access, offsets)
