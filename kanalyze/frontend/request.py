@@ -104,7 +104,7 @@ def _put_arrays(kernel: JitKernel, request: CompileRequest, arrays: Mapping[str,
         if array is None:
             continue
         before = request.arguments[parameter.name]
-        if not before.type.startswith("*") and not array.dtype:
+        if not before.type.startswith("*"):
             raise UsageError(f"'{parameter.name}' of {kernel.name} is no pointer: {before.type}")
         array = replace(array, dtype=array.dtype or before.type.lstrip("*").removeprefix("k"))
         request.arguments[parameter.name] = specialise(parameter, array)

@@ -134,6 +134,16 @@ def test_types_and_addresses_follow_from_the_arguments(target: str) -> None:
     assert launch_of(bigger).grid == (32, 1, 1)
 
 
+def test_arguments_of_a_bundled_kernel() -> None:
+    args = {"n": 5000, "x_ptr": "fp32[n] align=4"}
+    compiled, launch = launched("gelu", args=args)
+    assert (launch.grid, launch.params[0].value) == ((5, 1, 1), (1 << 40) + 4)
+    assert "x_ptr" not in compiled.specialization
+    assert launch_of(replace(compiled, grid=grid_of("cdiv(n, 2)", compiled.values))).grid[0] == 2500
+    with pytest.raises(UsageError, match="'n' of gelu_kernel is no pointer"):
+        launched("gelu", args={"n": "fp32[4]"})
+
+
 def test_a_grid_of_numbers_fits_one_set_of_constexprs(target: str) -> None:
     compiled, launch = launched(target, args={"n": 64}, grid=1)
     assert launch.grid == (1, 1, 1)
