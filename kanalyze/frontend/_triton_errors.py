@@ -66,7 +66,10 @@ def translated(
         file, line = Path(place[1]), int(place[2])
         column = int(place[3]) + 1 - kernel.column_base()
         spot = SourceSpot(user_file.shown(file), line, column, user_file.line_of(file, line))
-        return InputError(place[4], spot if _in_user_code(file) else kernel.spot())
+        reason = place[4]
+        if "operation 'tt.return'" in reason:
+            reason = f"'{kernel.name}' returns a value: kernels call it, it is none itself"
+        return InputError(reason, spot if _in_user_code(file) else kernel.spot())
     return InputError(f"Triton: {short(user_file.one_line(error))}", kernel.spot())
 
 

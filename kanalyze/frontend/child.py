@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -106,7 +107,9 @@ def _forked(key: tuple[Any, ...]) -> _Child:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
-    pid = os.fork()
+    with warnings.catch_warnings():  # of the idle threads of NumPy's libraries, from Python 3.12
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid:
         there.close()
         return _Child(key, pid, here)

@@ -91,6 +91,12 @@ def test_the_first_error_is_shown_where_no_guess_compiles(tmp_path: Path) -> Non
         compile_kernel(f"{written(tmp_path, a=HEAD + text)}/a.py:wrong")
 
 
+def test_a_function_that_kernels_call(tmp_path: Path) -> None:
+    text = "\n@triton.jit\ndef twice(x):\n    return x * 2\n"
+    with pytest.raises(InputError, match=r"a\.py:6:\d+: 'twice' returns a value: kernels call it"):
+        compile_kernel(f"{written(tmp_path, a=HEAD + text)}/a.py:twice")
+
+
 def test_what_cannot_be_imported_or_run_is_left_out_and_said(tmp_path: Path) -> None:
     text = f"""
 from no_such_package.decorators import traced
