@@ -150,7 +150,7 @@ def _assuming(subjects: Sequence[Subject], assume: Mapping[str, str]) -> list[Su
         for subject in subjects
     ]
     if not any(launch_for(s, f) for s in assuming for f in s.module.entries):
-        raise UsageError("--assume is about a launch, and none is known: give --launch RECORD.json")
+        raise UsageError("--assume is about a launch, and none is known: give --grid, or --launch")
     return assuming
 
 

@@ -406,14 +406,9 @@ def compiled(target: str, options: TargetOptions, command: str) -> Compiled:
     """
     from kanalyze.frontend.targets import compiled_for
 
-    without_record(options, command)
-    return compiled_for(target, options.compile_settings())
-
-
-def without_record(options: TargetOptions, command: str) -> None:
-    """Refuse a launch record where a kernel is compiled for the launch of its own file."""
     if options.record is not None:
         raise UsageError(f"'{command}' compiles, it does not read launch records (--launch)")
+    return compiled_for(target, options.compile_settings())
 
 
 def facts_of(result: Compiled) -> str:
