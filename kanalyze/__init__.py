@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kanalyze.frontend.compile import Compiled as Compiled
     from kanalyze.frontend.compile import compile_kernel as compile_kernel
     from kanalyze.launch.record import Launch as Launch
+    from kanalyze.measured.capture import capture as capture
     from kanalyze.measured.check.runner import check as check
     from kanalyze.measured.records.reader import Record as Record
     from kanalyze.measured.records.reader import read_records as read_records
@@ -65,6 +66,7 @@ __all__ = [
     "Waves",
     "__version__",
     "analyze",
+    "capture",
     "check",
     "compile_kernel",
     "decode",
@@ -83,6 +85,7 @@ _HOME = {
     "families": "kanalyze.profiles.names",
     "decode": "kanalyze.profiles.names",
     "KernelName": "kanalyze.profiles.names",
+    "capture": "kanalyze.measured.capture",
     "Check": "kanalyze.results.check",
     "check": "kanalyze.measured.check.runner",
     "Record": "kanalyze.measured.records.reader",

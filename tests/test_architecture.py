@@ -49,7 +49,8 @@ ROOMS = (
 
 HEAVY = ("triton", "torch", "matplotlib", "numba", "pandas", "networkx")
 MAY_IMPORT_TRITON = tuple(
-    f"kanalyze.frontend.{name}" for name in ("_triton", "_triton_errors", "_triton_kernels")
+    f"kanalyze.frontend.{name}"
+    for name in ("_triton", "_triton_errors", "_triton_kernels", "_triton_launches")
 )
 
 

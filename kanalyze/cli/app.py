@@ -25,6 +25,7 @@ COMMANDS = {
     "ttir": "The TTIR of a Triton kernel, beside its source.",
     "check": "Static estimates of recorded launches beside what was measured.",
     "bench": "Measure kernels on this machine's GPU: results, times, counters; a record a launch.",
+    "capture": "Record each distinct Triton launch of a program: arguments, grid, PTX, cubin.",
     "decode": "What the kernels in profilers' output are, and where the time went.",
     "resources": "Registers, spills, stack and shared memory of kernels, read from build logs.",
     "compile": "Write every stage of a Triton kernel; needs no GPU.",

@@ -1,6 +1,7 @@
 """The adapter to Triton's compiler.
 
-Only this file, `_triton_kernels` and `_triton_errors` import Triton, and only inside functions.
+Only this file, `_triton_kernels`, `_triton_errors` and `_triton_launches` import Triton, and only
+inside functions.
 Everything here works without a GPU or a driver. Written against the interfaces of Triton 3.5 to
 3.9: ``triton.compile``, ``ASTSource``, ``GPUTarget``, ``triton.knobs``, and the attributes of
 ``JITFunction``, ``Autotuner`` and ``Heuristics``.
@@ -64,7 +65,7 @@ def environment(place: str) -> Iterator[None]:
         yield
 
 
-class _Device:
+class Device:
     """Triton's driver for a device that is not there: says what it is, and does nothing else.
 
     Its numbers are those of a usual GPU of the capability. Source: ``DriverBase`` and ``GPUDriver``
@@ -130,7 +131,7 @@ def stand_in(capability: int, path: Path) -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         patch: Any = lambda *a: stack.enter_context(mock.patch.object(*a))  # noqa: E731
-        device = _Device(capability)
+        device = Device(capability)
         patch(driver, "_active", device)
         if (torch := import_torch(path)) is not None:
             patch(torch.cuda, "is_available", lambda: True)
