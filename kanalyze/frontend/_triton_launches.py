@@ -233,8 +233,8 @@ class _Arguments:
         tensor = getattr(value, "base", value) if not hasattr(value, "untyped_storage") else value
         param: dict[str, Any] = {"name": name, "type": kind, "address": self._address(value)}
         if hasattr(tensor, "element_size"):
-            last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            size = (int(last) + 1) * tensor.element_size() if tensor.numel() else 0
+            before = tensor.storage_offset() * tensor.element_size()
+            size = int(tensor.untyped_storage().nbytes() - before)
             shape, strides = [*map(int, tensor.shape)], [*map(int, tensor.stride())]
             param |= {"bytes": size, "shape": shape, "strides": strides}
             self.tensors[len(self.params)] = tensor
@@ -243,7 +243,8 @@ class _Arguments:
     def _address(self, value: Any) -> int:
         if isinstance(value, int):
             return value
-        return self.gpu.address(value) if self.gpu is not None else int(value.data_ptr())
+        invented = self.gpu is not None and hasattr(value, "untyped_storage")
+        return self.gpu.address(value) if self.gpu and invented else int(value.data_ptr())
 
     def _add_descriptor(self, name: str, kind: str, value: Any) -> None:
         """A host's tensor descriptor: a tensor map, or what stands for it; sizes and strides."""
@@ -302,8 +303,8 @@ def held(tensor: Any, gpu: FakeGPU | None) -> Any:
     import torch
 
     whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    if not whole or tensor.numel() == 0 or span > CONTENTS:
+    span = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    if not whole or not 0 < span <= CONTENTS:
         return None
     if gpu is not None:
         tensor = gpu.contents(tensor)
@@ -414,6 +415,8 @@ def _on_meta(torch: Any, gpu: FakeGPU) -> Any:
                 func, args, kwargs = tensor.to, (args[0], "meta"), {}
             elif of_meta and func in (tensor.pin_memory,):
                 return args[0]
+            if func is torch.device:
+                return func(*args, **kwargs)
             args = tuple(moved(a) for a in args) if func is not torch.tensor else args
             if kwargs.get("device") is not None:
                 kwargs["device"] = moved(kwargs["device"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from kanalyze.errors import InputError, UsageError, nearest
+from kanalyze.errors import UsageError, nearest
 from kanalyze.launch.assumptions import Assumption, parse
 from kanalyze.launch.record import Launch, LaunchParam
 
@@ -31,12 +31,14 @@ def assume(
         InputError: a file cannot be read, or has another type than the pointer.
     """
     params = list(launch.params)
+    said: set[int] = set()
     for name, what in given.items():
         place = _place(name, params, names)
         param = params[place]
-        if param.data is not None:
+        if place in said:
             raise UsageError(f"what {param.name} points to is said twice")
-        params[place] = replace(param, data=_fitting(parse(what), param))
+        said.add(place)
+        params[place] = param.holding(parse(what))
     return replace(launch, params=tuple(params))
 
 
@@ -52,32 +54,6 @@ def _place(name: str, params: Sequence[LaunchParam], names: Sequence[str]) -> in
     if place not in pointers:
         raise UsageError(f"{params[place].name} is no pointer: it has no contents to assume")
     return place
-
-
-def _fitting(what: Assumption, param: LaunchParam) -> Assumption:
-    """The assumption with the type of the pointer, if it can be its contents."""
-    kind, size = param.element
-    if what.data is not None:
-        fits = size in (None, what.element_bytes) and (
-            kind is None
-            or kind == "bits"
-            or (kind == "float") == (what.dtype or "")[:5].startswith("float")
-        )
-        if not fits:
-            raise InputError(
-                f"an array of {what.dtype}, expected the type that {param.name} points to "
-                f"({param.type[1:]}, {size} bytes an element)", file=what.text,
-            )  # fmt: skip
-        return what
-    if kind == "float":
-        raise UsageError(
-            f"{param.name} points to {param.type[1:]}: of that an array (.npy) can be assumed, "
-            f"not '{what.text}'"
-        )
-    last = what.first + max(what.span - 1, 0)
-    if size is not None and not (-(1 << 8 * size - 1) <= what.first and last < 1 << 8 * size):
-        raise UsageError(f"'{what.text}' does not fit into {param.type[1:]} of {param.name}")
-    return replace(what, element_bytes=size)
 
 
 def drawn(launch: Launch) -> list[LaunchParam]:

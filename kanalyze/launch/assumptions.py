@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +123,7 @@ def parse(given: str | npt.NDArray[Any] | Assumption) -> Assumption:
         return _of_words(given, word, [_whole(field, given) for field in fields])
     if not given.endswith(".npy") and not Path(given).is_file():
         raise UsageError(f"'{given}' says of no array what it holds: expected {FORMS}")
-    return _of_file(given)
+    return of_npy(given, given)
 
 
 def _whole(text: str, given: str) -> int:
@@ -151,10 +151,15 @@ def _of_words(given: str, word: str, numbers: list[int]) -> Assumption:
             raise UsageError(f"'{given}': expected {FORMS}")
 
 
-def _of_file(name: str) -> Assumption:
+def of_npy(file: str | BinaryIO, name: str) -> Assumption:
+    """Read an ``.npy`` file.
+
+    Raises:
+        InputError: it cannot be read, or holds no array of numbers.
+    """
     wanted = "not an .npy file: expected one array of numbers in NumPy's format"
     try:
-        array = np.load(name, allow_pickle=False)
+        array = np.load(file, allow_pickle=False)
     except OSError as error:
         raise InputError(error.strerror or wanted, file=name) from None
     except (ValueError, EOFError, MemoryError, RecursionError, SyntaxError, TokenError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kanalyze.errors import InputError
+from kanalyze.errors import InputError, UsageError
 from kanalyze.launch import limits
 from kanalyze.launch.tensor_map import TensorMap
 
@@ -54,6 +54,35 @@ class LaunchParam:
             return "bits", max(1, bits // 8)
         return "float" if kind == "fp" else "int", bits // 8
 
+    def holding(self, what: Assumption) -> LaunchParam:
+        """The same with what it points to, if the type fits.
+
+        Raises:
+            UsageError, InputError: it does not.
+        """
+        kind, size = self.element
+        if what.data is not None:
+            fits = size in (None, what.element_bytes) and (
+                kind is None
+                or kind == "bits"
+                or (kind == "float") == (what.dtype or "")[:5].startswith("float")
+            )
+            if not fits:
+                raise InputError(
+                    f"an array of {what.dtype}, expected the type that {self.name} points to "
+                    f"({self.type[1:]}, {size} bytes an element)", file=what.text,
+                )  # fmt: skip
+            return replace(self, data=what)
+        if kind == "float":
+            raise UsageError(
+                f"{self.name} points to {self.type[1:]}: of that an array (.npy) can be assumed, "
+                f"not '{what.text}'"
+            )
+        last = what.first + max(what.span - 1, 0)
+        if size is not None and not (-(1 << 8 * size - 1) <= what.first and last < 1 << 8 * size):
+            raise UsageError(f"'{what.text}' does not fit into {self.type[1:]} of {self.name}")
+        return replace(self, data=replace(what, element_bytes=size))
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -93,7 +122,8 @@ class Launch:
     def from_record(record: str | Path | Mapping[str, Any]) -> Launch:
         """Read a launch record: a JSON file, or the object itself.
 
-        A ``.ptx`` of the same stem beside the file becomes ``ptx``.
+        A ``.ptx`` of the same stem beside the file becomes ``ptx``; what it says that arrays hold
+        is what they hold.
 
         Raises:
             InputError: it cannot be read, or a key is missing or malformed.
@@ -110,7 +140,8 @@ class Launch:
         if not isinstance(data, dict):
             raise InputError("not a launch record: expected a JSON object", file=str(path))
         beside = path.with_suffix(".ptx")
-        return _launch(data, str(path), beside if beside.is_file() else None)
+        launch = _launch(data, str(path), beside if beside.is_file() else None)
+        return _with_arrays(launch, data, path)
 
 
 def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
@@ -136,6 +167,24 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
         )
     except (TypeError, ValueError) as error:  # a tensor map, constexprs
         raise InputError(f"not a launch: {error}", file=file) from None
+
+
+def _with_arrays(launch: Launch, data: Mapping[str, Any], path: Path) -> Launch:
+    """The launch with the contents of arrays that its record tells."""
+    from kanalyze.launch import arrays, assumptions
+
+    try:
+        for place, text in arrays.problems(data):
+            raise InputError(f"not a launch: {place}: {text}", file=str(path))
+        told: dict[str, Any] = {**arrays.of_record(data)}
+    except (TypeError, ValueError, LookupError):
+        text = "params: integers are no [seed, low, high, shape, type]"
+        raise InputError(f"not a launch: {text}", file=str(path)) from None
+    told |= {at: str(path.parent / name) for at, name in arrays.files_of(data).items()}
+    params = list(launch.params)
+    for at, what in told.items():
+        params[int(at)] = params[int(at)].holding(assumptions.parse(what))
+    return replace(launch, params=tuple(params))
 
 
 def _triple(numbers: Sequence[int]) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,7 +142,7 @@ class Recorder:
             "device": self._device(),
             "arch": f"sm_{told.target.arch}",
             "triton": metadata.version("triton"),
-            "torch": metadata.version("torch"),
+            **({"torch": metadata.version("torch")} if "torch" in sys.modules else {}),
             "grid": [one.grid[0] * ctas, *one.grid[1:]],
             "block": [told.num_warps * 32, 1, 1],
             **({"cluster": [ctas, 1, 1]} if ctas > 1 else {}),
@@ -162,9 +163,8 @@ class Recorder:
     def _device(self) -> str:
         if self.gpu is not None:
             return str(self.gpu.properties().name)
-        import torch
-
-        return str(torch.cuda.get_device_name())
+        torch = sys.modules.get("torch")
+        return "unknown" if torch is None else str(torch.cuda.get_device_name())
 
 
 def _without_number(param: Mapping[str, Any]) -> dict[str, Any]:

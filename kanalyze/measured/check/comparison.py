@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kanalyze.analysis.launch import estimate
 from kanalyze.errors import KanalyzeError
-from kanalyze.measured.records import arrays
+from kanalyze.launch import arrays
 from kanalyze.measured.records.metrics import METRICS, Metric
 from kanalyze.measured.records.reader import Record
 from kanalyze.results import check as doc
@@ -32,7 +32,7 @@ def compare(record: Record, metrics: Sequence[Metric] = METRICS) -> doc.CheckedL
             device=record.device.name if record.device is not None else None,
             kernel=record.entry,
             cubin=record.cubin,
-            assume=arrays.of_record(record.data),
+            assume={**arrays.of_record(record.data), **record.arrays},
             simulate=any(metric.kind == "estimate" for metric in metrics),
             findings=False,
         )

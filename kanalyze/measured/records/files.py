@@ -7,6 +7,7 @@ label, not a path. Links and devices in them are left out and told.
 from __future__ import annotations
 
 import bz2
+import glob
 import lzma
 import os
 import stat
@@ -27,7 +28,7 @@ MOST_BYTES = 1 << 29
 MOST_FILES = 100_000
 FILE_BYTES = 1 << 26
 """Bytes of the longest file that is read."""
-SUFFIXES = (".json", ".ptx", ".cubin")
+SUFFIXES = (".json", ".ptx", ".cubin", ".npy")
 ARCHIVES = (".tar", ".tar.xz", ".txz", ".tar.gz", ".tgz", ".tar.bz2", ".zip", ".json.gz")
 _PIECE = 1 << 16
 
@@ -41,7 +42,7 @@ class RecordFiles:
 
 
 def contents(path: str) -> RecordFiles:
-    """Read what a path stands for: records with the ``.ptx`` and ``.cubin`` of the same stem.
+    """Read what a path stands for: records with the PTX, cubin and arrays of the same stem.
 
     A folder stands for the records and archives directly in it.
 
@@ -53,8 +54,9 @@ def contents(path: str) -> RecordFiles:
     files = RecordFiles()
     _add_file(files, path)
     if path.endswith(".json"):
-        for suffix in SUFFIXES[1:]:
-            beside = path.removesuffix(".json") + suffix
+        stem = path.removesuffix(".json")
+        arrays = sorted(glob.glob(f"{glob.escape(stem)}.*.npy"))
+        for beside in (f"{stem}.ptx", f"{stem}.cubin", *arrays):
             if os.path.isfile(beside):
                 files.files[beside] = read(beside)
     return files

@@ -7,7 +7,9 @@ told, and the rest is delivered.
 from __future__ import annotations
 
 import copy
+import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,10 +18,10 @@ from typing import Any
 from kanalyze.devices.table import Device
 from kanalyze.errors import InputError, SourceSpot, Unknown
 from kanalyze.frontend import launch_fit
-from kanalyze.launch import limits
+from kanalyze.launch import arrays, assumptions, limits
 from kanalyze.launch.record import Launch
-from kanalyze.measured.records import arrays, consistency, plausibility
-from kanalyze.measured.records.files import RecordFiles, contents, of_bytes
+from kanalyze.measured.records import consistency, plausibility
+from kanalyze.measured.records.files import SUFFIXES, RecordFiles, contents, of_bytes
 from kanalyze.measured.records.metrics import absent
 from kanalyze.ptx import ir
 
@@ -72,6 +74,7 @@ class Record:
         module: the PTX, read.
         entry: the name of the kernel in the PTX.
         device: the GPU; None where kanalyze does not know it.
+        arrays: what arrays held, of which files lie beside it, by their parameters' places.
     """
 
     case: str
@@ -83,6 +86,7 @@ class Record:
     module: ir.Module
     entry: str
     device: Device | None
+    arrays: Mapping[str, assumptions.Assumption]
 
     @property
     def counters(self) -> Mapping[str, float | None]:
@@ -98,9 +102,10 @@ def read_records(
 
     Args:
         path: a folder (the records and archives in it), a ``.json`` with the ``.ptx`` and
-            ``.cubin`` of the same stem beside it, or an archive of such files (``.tar``, also
-            packed with xz, gzip or bzip2; ``.zip``). A JSON list holds several records, which
-            then have their PTX as text and their cubin in hexadecimal under ``ptx`` and ``cubin``.
+            ``.cubin`` of the same stem and its arrays (``.npy``) beside it, or an archive of such
+            files (``.tar``, also packed with xz, gzip or bzip2; ``.zip``). A JSON list holds
+            several records, which then have their PTX as text and their cubin in hexadecimal under
+            ``ptx`` and ``cubin``.
         standard_input: what stands for the file, where ``path`` is only its name.
 
     Returns:
@@ -129,7 +134,7 @@ class _RecordReader:
 
     def records(self) -> Iterator[Record]:
         for name, data in self.files.items():
-            if name.endswith((".ptx", ".cubin")):
+            if name.endswith(SUFFIXES[1:]):
                 continue
             for shown, record in self._objects(name, data):
                 one = self._record(name, shown, record)
@@ -220,9 +225,12 @@ class _RecordReader:
             self._left_out(shown, [("device", f"{wrong}; left out is what depends on it")], False)
         self._clean(shown, data)
         cubin = self._cubin(shown, stem, data, function.name, device)
+        held = self._arrays(shown, stem, data)
         launch = replace(launch, device=device.name if device is not None else None)
         case = str(data.get("case") or stem.rpartition("/")[2])
-        return Record(case, data, launch, text, cubin, shown, ptx.module, function.name, device)
+        return Record(
+            case, data, launch, text, cubin, shown, ptx.module, function.name, device, held
+        )
 
     def _cubin(
         self, shown: str, stem: str, data: dict[str, Any], entry: str, device: Device | None
@@ -237,6 +245,22 @@ class _RecordReader:
         if wrong is not None:
             self._left_out(shown, [("cubin", f"{wrong}; the cubin is left out")], False)
         return None if wrong is not None else cubin
+
+    def _arrays(
+        self, shown: str, stem: str, data: dict[str, Any]
+    ) -> dict[str, assumptions.Assumption]:
+        held = {}
+        for place, name in arrays.files_of(data).items():
+            file = os.path.join(os.path.dirname(stem), name)
+            found = self.files.get(file)
+            try:
+                if found is None:
+                    raise InputError(f"there is no {name} beside it")
+                held[place] = assumptions.of_npy(io.BytesIO(found), file)
+            except InputError as error:
+                key = f"params[{place}].array"
+                self._left_out(shown, [(key, f"{error.message}; it is left out")], False)
+        return held
 
     def _clean(self, shown: str, data: dict[str, Any]) -> None:
         """Take what cannot be out of the measurements."""

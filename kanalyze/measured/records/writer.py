@@ -7,6 +7,7 @@ overwritten in place.
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 import lzma
@@ -81,7 +82,8 @@ def pack(folder: Path, file: Path, names: Iterable[str] = ()) -> int:
             p.stem for p in folder.glob("*.json") if (folder / f"{p.stem}.ptx").is_file()
         )
         wanted = [f"{stem}{end}" for stem in stems for end in (".json", ".ptx", ".cubin")]
-        present = [name for name in [*wanted, *names] if (folder / name).is_file()]
+        wanted += [p.name for stem in stems for p in folder.glob(f"{glob.escape(stem)}.*.npy")]
+        present = [name for name in {*wanted, *names} if (folder / name).is_file()]
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for name in sorted(present, key=lambda n: (n.rpartition(".")[2], n)):

@@ -1,12 +1,14 @@
-"""Arrays of a recorded launch that the record says how to make again: index arrays of gathers.
+"""Arrays of a recorded launch: a file beside the record, or how to make them again.
 
-A parameter's ``integers`` are ``[seed, low, high, shape, type]`` of
+A parameter's ``array`` names an ``.npy`` file; its ``integers`` are
+``[seed, low, high, shape, type]`` of
 ``numpy.random.default_rng(seed).integers(low, high, shape)``; the type ``starts`` is the 32-bit
 running sum of such lengths, with 0 in front: where segments begin.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +36,10 @@ def made(spec: tuple[int, int, int, int, str] | list[Any]) -> npt.NDArray[np.int
 def problems(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the keys of arrays that cannot be made, and what was found and expected."""
     for place, param in enumerate(data["params"]):
-        spec = param.get("integers")
+        spec, file = param.get("integers"), param.get("array")
+        named = isinstance(file, str) and os.path.basename(file) == file
+        if file and not (named and file.endswith(".npy")):
+            yield f"params[{place}].array", f"found {file!r}, expected the name of an .npy file"
         if spec and not spec[1] < spec[2]:
             yield f"params[{place}].integers", f"found {spec}, expected low below high"
     total = sum(param["integers"][3] for param in data["params"] if param.get("integers"))
@@ -43,9 +48,14 @@ def problems(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def of_record(data: Mapping[str, Any]) -> dict[str, npt.NDArray[np.integer[Any]]]:
-    """The arrays that a record tells, by the place of their parameter ("0", "1", …)."""
+    """The arrays that a record says how to make, by their parameters' places ("0", "1", …)."""
     return {
         str(place): made(param["integers"])
         for place, param in enumerate(data["params"])
         if param.get("integers")
     }
+
+
+def files_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """The files that hold a record's arrays, by their parameters' places."""
+    return {str(at): p["array"] for at, p in enumerate(data["params"]) if p.get("array")}
