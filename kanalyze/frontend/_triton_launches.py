@@ -24,6 +24,7 @@ from kanalyze.frontend import _triton
 
 CONTENTS = 1 << 20
 """Elements of the longest array of whole numbers whose contents are kept."""
+_KEPT = 64  # arrays from the host
 _START, _ALIGN = 0x7F00_0000_0000, 512  # where invented addresses start, and PyTorch's granularity
 
 
@@ -90,7 +91,10 @@ def seen(sink: Callable[[Seen], None], gpu: FakeGPU | None = None) -> Iterator[N
                 if gpu is None:
                     kernel._init_handles()
                 if not state.measuring and x * y * z > 0:
-                    sink(_seen(kernel, (x, y, z), args, state, gpu))
+                    one = _seen(kernel, (x, y, z), args, state, gpu)
+                    sink(one)
+                    for tensor in one.tensors.values() if gpu is not None else ():
+                        gpu.forget(tensor)
                 return kept(kernel, grid, stream, *args) if gpu is None else None
 
             patch = mock.patch.object(module.CompiledKernel, "launch_metadata", launch_metadata)
@@ -306,13 +310,14 @@ def held(tensor: Any, gpu: FakeGPU | None) -> Any:
     span = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
     if not whole or not 0 < span <= CONTENTS:
         return None
+    real, start = tensor, tensor.storage_offset()
     if gpu is not None:
-        tensor = gpu.contents(tensor)
-        if tensor is None:
+        real = gpu.contents(tensor)
+        if real is None:
             return None
     elif torch.cuda.is_current_stream_capturing():
         return None
-    return tensor.detach().as_strided((span,), (1,)).cpu().numpy()
+    return real.detach().as_strided((span,), (1,), start).cpu().numpy()
 
 
 class FakeGPU(_triton.Device):
@@ -322,6 +327,7 @@ class FakeGPU(_triton.Device):
         super().__init__(capability)
         self._next = _START
         self._placed: dict[int, tuple[int, int]] = {}
+        self._held: dict[int, tuple[Any, int, Any]] = {}
 
     def get_current_device(self) -> int:
         """A number of its own: Triton keeps what it compiled by device."""
@@ -352,10 +358,23 @@ class FakeGPU(_triton.Device):
             self._placed[key] = (start, size)
         return start + int(offset)
 
+    def keep(self, tensor: Any, real: Any) -> None:
+        """Know what a tensor holds that has come from the host; of many the last ones."""
+        if not real.is_floating_point() and real.numel() <= CONTENTS:
+            key = tensor.untyped_storage()._cdata
+            self._held[key] = (tensor, tensor._version, real.detach().clone())
+            if len(self._held) > _KEPT:
+                del self._held[next(iter(self._held))]
+
     def contents(self, tensor: Any) -> Any:
-        """What a tensor holds, where it came from the host and nothing has written to it since."""
-        real, version = getattr(tensor, "_kanalyze_held", (None, 0))
-        return real if real is not None and version == tensor._version else None
+        """What lies where a tensor does, where nothing can have written to it; else None."""
+        kept = self._held.get(tensor.untyped_storage()._cdata)
+        known = kept is not None and kept[0]._version == kept[1] and kept[2].dtype == tensor.dtype
+        return kept[2] if kept is not None and known else None
+
+    def forget(self, tensor: Any) -> None:
+        """A launch may have written to it."""
+        self._held.pop(tensor.untyped_storage()._cdata, None)
 
     def stand_in(self, torch: Any, stack: contextlib.ExitStack) -> None:
         """Let PyTorch say that the GPU is there, and put what is made on it on ``meta``."""
@@ -421,13 +440,8 @@ def _on_meta(torch: Any, gpu: FakeGPU) -> Any:
             if kwargs.get("device") is not None:
                 kwargs["device"] = moved(kwargs["device"])
             made = func(*args, **kwargs)
-            if (
-                func is tensor.to
-                and not of_meta
-                and not args[0].is_floating_point()
-                and made.is_meta
-            ):
-                made._kanalyze_held = (args[0].detach().to(made.dtype).clone(), made._version)
+            if func is tensor.to and not of_meta and made.is_meta:
+                gpu.keep(made, args[0].to(made.dtype))
             return made
 
     return OnMeta()
