@@ -14,7 +14,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -93,8 +93,8 @@ def seen(sink: Callable[[Seen], None], gpu: FakeGPU | None = None) -> Iterator[N
                 if not state.measuring and x * y * z > 0:
                     one = _seen(kernel, (x, y, z), args, state, gpu)
                     sink(one)
-                    for tensor in one.tensors.values() if gpu is not None else ():
-                        gpu.forget(tensor)
+                    if gpu is not None:
+                        gpu.forget(one.tensors.values())
                 return kept(kernel, grid, stream, *args) if gpu is None else None
 
             patch = mock.patch.object(module.CompiledKernel, "launch_metadata", launch_metadata)
@@ -372,9 +372,10 @@ class FakeGPU(_triton.Device):
         known = kept is not None and kept[0]._version == kept[1] and kept[2].dtype == tensor.dtype
         return kept[2] if kept is not None and known else None
 
-    def forget(self, tensor: Any) -> None:
-        """A launch may have written to it."""
-        self._held.pop(tensor.untyped_storage()._cdata, None)
+    def forget(self, tensors: Iterable[Any]) -> None:
+        """A launch may have written to them."""
+        for tensor in tensors:
+            self._held.pop(tensor.untyped_storage()._cdata, None)
 
     def stand_in(self, torch: Any, stack: contextlib.ExitStack) -> None:
         """Let PyTorch say that the GPU is there, and put what is made on it on ``meta``."""
