@@ -293,7 +293,7 @@ def _estimated(
     gpu = _known(_device(kernel, launch, asked)[0])
     wrong = next(launch_fit.refusals(kernel.function, launch, gpu, kernel.resources), None)
     if wrong is not None:
-        kernel = replace(kernel, refused=f"the launch does not start: {wrong[0]} does not fit")
+        kernel = replace(kernel, refused=f"the launch does not start: {': '.join(wrong)}")
     others = range(1, DRAWS if drawn(launch) and wrong is None else 1)
     counted = [_counted(kernel, each) for each in (launch, *(draw(launch, n) for n in others))]
     if not others:

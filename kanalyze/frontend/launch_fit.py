@@ -94,7 +94,10 @@ def refusals(
     if shared is None and resources is not None:
         shared = resources.shared_bytes
     if shared is not None and shared > limit:
-        yield "shared_bytes", f"found {shared:,} B, expected at most {limit:,} B on {gpu.name}"
+        yield (
+            "shared_bytes",
+            f"found {shared:,} B of shared memory, expected at most {limit:,} B on {gpu.name}",
+        )
     registers = launch.registers_per_thread or (resources.registers if resources else None)
     if registers is not None:
         unit, limit = gpu.capability.register_unit, gpu.capability.registers_per_block

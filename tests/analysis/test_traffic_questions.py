@@ -162,9 +162,7 @@ FITTING = {
 def test_06_shared_memory_that_fits(variant: str, arch: str) -> None:
     right = expected("06")[variant]
     file = f"mm_{variant.replace('stages', 's')}.sm80.ptx"
-    threads = 256 if "x256x" in variant else 128
-    arguments = "* * * 1024 1024 1024 1024"
-    of = launch("mm", (8, 8), (threads,), arguments, right["shared_bytes"])
+    of = launch("mm", (8, 8), (256,), "* * * 1024 1024 1024 1024", right["shared_bytes"])
     traffic = run("06", file, of, FITTING[arch])
     assert traffic.shared_bytes == right["shared_bytes"]
     fits = traffic.occupancy is not None and traffic.occupancy.blocks_per_sm > 0
@@ -176,7 +174,7 @@ def test_06_shared_memory_that_fits(variant: str, arch: str) -> None:
 
 
 def test_06_dynamic_shared_memory_is_not_zero() -> None:
-    of = launch("mm", (8, 8), (128,), "* * * 1024 1024 1024 1024")
+    of = launch("mm", (8, 8), (256,), "* * * 1024 1024 1024 1024")
     traffic = run("06", "mm_128x128x64_s4.sm80.ptx", of)
     assert traffic.shared_bytes is None
     assert traffic.occupancy is None

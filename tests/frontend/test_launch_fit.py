@@ -126,4 +126,4 @@ def test_a_launch_that_does_not_start_has_no_numbers(tmp_path: Path) -> None:
     assert not any(traffic.bytes_by_space["global"].values())
     reasons = {u.field: u.reason for u in traffic.unknown}
     for field in ("counters.global_load_sectors", "occupancy", "time.predicted_us", "waves"):
-        assert "the launch does not start: block does not fit" in reasons[field]
+        assert "the launch does not start: block: found 128 x 1 x 1, expected 64" in reasons[field]
