@@ -126,6 +126,7 @@ class Recorder:
             file = io.BytesIO()
             np.save(file, array, allow_pickle=False)
             with written(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
                 cache.write_whole(self.folder / param["array"], file.getvalue(), 0o644)
 
     def _data(self, one: Seen, stem: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def launched(torch: Any) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The records of a wrapper that was called three times, twice alike."""
     torch = pytest.importorskip("torch")
-    made = tmp_path_factory.mktemp("captured")
+    made = tmp_path_factory.mktemp("captured") / "made" / "here"
     function = launched(torch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
