@@ -427,6 +427,7 @@ def _traffic(kernel: _DescribedKernel, counted: _CountedLaunch, asked: _Asked) -
         layouts=totals.layouts(),
         findings=(),
         assumptions=(
+            *launch.assumed,
             *counted.assumptions,
             *usual,
             *time.assumptions,

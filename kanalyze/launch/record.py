@@ -90,7 +90,8 @@ class Launch:
 
     ``registers_per_thread`` are those of the binary that ran, where a record says them;
     ``cluster`` the blocks of a cluster, where the launch says them and not the PTX; ``constexprs``
-    and ``options`` (``num_warps``, …) what the kernel was compiled with.
+    and ``options`` (``num_warps``, …) what the kernel was compiled with; ``assumed`` what a record
+    says that it took for granted.
     """
 
     kernel: str
@@ -104,6 +105,7 @@ class Launch:
     cluster: tuple[int, int, int] | None = None
     constexprs: Mapping[str, Any] = field(default_factory=dict, hash=False)
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
+    assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what CUDA cannot launch.
@@ -159,6 +161,7 @@ def _launch(data: Mapping[str, Any], file: str, ptx: Path | None) -> Launch:
             registers_per_thread=data.get("registers_per_thread"),
             cluster=_triple(data["cluster"]) if data.get("cluster") else None,
             constexprs=dict(data["constexprs"] or {}) if "constexprs" in data else {},
+            assumed=tuple(map(str, data.get("assumed") or ())),
             options={
                 name: data[name]
                 for name in ("num_warps", "num_stages")

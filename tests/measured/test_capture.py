@@ -122,6 +122,7 @@ def test_what_was_recorded_is_what_check_and_traffic_read(folder: Path, tmp_path
     requests = places.reshape(16, 32, 2).transpose(0, 2, 1).reshape(32, 32)
     sectors = sum(len(set(request)) for request in requests)
     assert known.counters["global_load_sectors"] == sectors + 2 * (4 * N // 32)
+    assert "addresses: invented, aligned as PyTorch aligns them" in known.assumptions
     other = estimate(launch.ptx, launch, assume={"index": "zero"}, simulate=False, findings=False)
     assert other.counters["global_load_sectors"] != known.counters["global_load_sectors"]
     assert pack(folder, tmp_path / "all.tar.xz") == 3
