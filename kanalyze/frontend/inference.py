@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ GUESSES = (
 """Element type of pointers, elements of a block along one of two axes, and other numbers that are
 constexprs, in the order of trial."""
 
+_MOST_ELEMENTS = 1 << 20  # of a block: TRITON_MAX_TENSOR_NUMEL
 _LONE_BLOCK = 1024  # elements, where a kernel has one block size, and one axis
 _MEMORY = ("load", "store", "make_block_ptr", "make_tensor_descriptor", "advance", "prefetch")
 _LIBRARY = ("tl", "triton", "language", "gl", "ttgl")
@@ -55,6 +56,7 @@ class Uses:
         types: those that are an element type.
         ones: those that are the last stride of a tensor descriptor.
         reckoned: those in sums and products and in what other functions take.
+        spans: sizes of a block that is one whole row, and the length of the row.
         rank: axes of the largest block.
     """
 
@@ -68,6 +70,7 @@ class Uses:
     types: set[str] = field(default_factory=set)
     ones: set[str] = field(default_factory=set)
     reckoned: set[str] = field(default_factory=set)
+    spans: dict[str, str] = field(default_factory=dict)
     rank: int = 1
 
 
@@ -87,6 +90,8 @@ def uses(function: Any, _seen: frozenset[str] = frozenset()) -> Uses:
                 comparators=[ast.Constant(value=str() | int() as constant)],
             ):  # fmt: skip
                 used.values.setdefault(name, constant)
+            case ast.Compare(left=left, ops=[ast.Lt()], comparators=[ast.Name(id=length)]):
+                used.spans[flow.whole_range(left)] = length
             case ast.Subscript(slice=ast.Tuple(elts=axes)) if any(map(_is_none, axes)):
                 used.rank = max(used.rank, len(axes))
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
@@ -233,6 +238,19 @@ class _Flow:
                 return self.roots(value, seen) if attr in (*_SAME, *_MEMORY) else set()
         return set()
 
+    def whole_range(self, node: ast.expr) -> str:
+        """The size B of an index that is ``tl.arange(0, B)`` without an offset, else empty."""
+        values = self._assigned.get(_name(node), [])
+        if len(values) == 1 and _name(node) not in self._added:
+            node = values[0]
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        match node:
+            case ast.Call(func=ast.Attribute(attr="arange"),
+                          args=[ast.Constant(value=0), ast.Name(id=size)]):  # fmt: skip
+                return size
+        return ""
+
     def loaded(self, node: ast.expr) -> set[str]:
         """The pointers through which a value was loaded: of an address the last assignment."""
         pointers: set[str] = set()
@@ -319,13 +337,15 @@ def _assigned(tree: ast.AST) -> dict[str, ast.expr]:
 
 
 def inferred(
-    function: Any, missing: Sequence[TritonParameter], element: str, block: int, number: int
-) -> dict[str, Specialization]:
+    function: Any, missing: Sequence[TritonParameter], known: Mapping[str, object],
+    element: str, block: int, number: int,
+) -> dict[str, Specialization]:  # fmt: skip
     """Guess the arguments that nothing is stated of.
 
     Args:
         function: the ``JITFunction``.
         missing: its parameters without a type or value.
+        known: the values of others; a block that is one whole row covers it.
         element: the element type of pointers (``fp16``).
         block: elements of a block along one of two axes.
         number: what other constexprs are.
@@ -334,7 +354,13 @@ def inferred(
     lone = used.rank == 1 and sum(p.constexpr and p.name in used.blocks for p in missing) == 1
     sizes = _LONE_BLOCK if lone and block == GUESSES[0][1] else block
     sizes = sizes if used.rank < 3 else max(4, sizes // 4)
-    return {p.name: _argument(p, used, said, element, sizes, number) for p in missing}
+    rows = {name: known.get(length) for name, length in used.spans.items()}
+    covering = {name: 1 << (n - 1).bit_length() for name, n in rows.items()
+                if isinstance(n, int) and 0 < n <= _MOST_ELEMENTS}  # fmt: skip
+    return {
+        p.name: _argument(p, used, said, element, covering.get(p.name, sizes), number)
+        for p in missing
+    }
 
 
 def _argument(

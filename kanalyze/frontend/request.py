@@ -245,7 +245,8 @@ def _infer(
     missing: Sequence[TritonParameter],
     guess: tuple[str, int, int],
 ) -> None:
-    for name, argument in inference.inferred(kernel.function, missing, *guess).items():
+    found = inference.inferred(kernel.function, missing, request.values, *guess)
+    for name, argument in found.items():
         request.arguments[name] = argument
         request.inferred.append(name)
         if argument.type == "constexpr":

@@ -61,6 +61,21 @@ def test_a_launch_in_the_file_gives_its_constants(tmp_path: Path) -> None:
     assert compile_kernel(target, num_warps=2).metadata["num_warps"] == 2
 
 
+@pytest.mark.parametrize(
+    ("index", "block"), [("tl.arange(0, BLOCK)", 512), ("4 + tl.arange(0, BLOCK)", 1024)]
+)
+def test_a_block_that_is_a_whole_row_covers_it(tmp_path: Path, index: str, block: int) -> None:
+    body = f"""
+@triton.jit
+def norm(x, n, BLOCK: tl.constexpr):
+    i = {index}
+    value = tl.load(x + tl.program_id(0) * n + i, mask=i < n, other=0)
+    tl.store(x + i, value / tl.sum(value, 0), mask=i < n)
+"""
+    target = f"{written(tmp_path, a=HEAD + body)}/a.py:norm"
+    assert compile_kernel(target, settings={"n": 257}).constexprs["BLOCK"] == block
+
+
 def test_what_is_stated_is_not_guessed(tmp_path: Path) -> None:
     target = f"{written(tmp_path, a=HEAD + SCALE)}/a.py:scale"
     made = compile_kernel(target, signature="x=*fp32:16, n=i64", settings={"BLOCK": 128})
@@ -224,7 +239,7 @@ def run(a, n):
     (tmp_path / "a.py").write_text(HEAD + ODD + launch, "utf-8")
     function = load(tmp_path / "a.py").module.odd
     parameters = [TritonParameter(p.name, p.is_constexpr) for p in function.params]
-    found = inferred(function, parameters, "fp16", 64, 64)
+    found = inferred(function, parameters, {}, "fp16", 64, 64)
     assert {name: a.type for name, a in found.items() if a.type != "constexpr"} == {
         "x_ptr": "*fp16", "stride": "i32", "seen_ptr": "*i32", "out_ptr": "*u8", "n": "i32",
         "width": "i32",
