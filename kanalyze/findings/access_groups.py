@@ -41,14 +41,14 @@ class AccessGroup:
         pointer: as the report names it.
         size: bytes that a thread moves with one of them.
         members: values and rows of the document, in the order of the PTX.
-        counts: requests, threads and sectors of each over the launch; None where not known.
+        places: their places among all accesses.
     """
 
     facts: Facts
     pointer: str
     size: int
     members: tuple[tuple[AccessValue, doc.Access], ...]
-    counts: tuple[Counted | None, ...]
+    places: tuple[int, ...]
 
     @property
     def first(self) -> doc.Access:
@@ -75,6 +75,13 @@ class AccessGroup:
             if argument.name == self.pointer and argument.element_bytes:
                 return argument.element_bytes
         return max(1, self.first.element_bits // 8)
+
+    @cached_property
+    def counts(self) -> tuple[Counted | None, ...]:
+        """Requests, threads and sectors of each over the launch; None where not known."""
+        if "counts" not in self.facts.cache:
+            self.facts.cache["counts"] = _counts(self.facts)
+        return tuple(self.facts.cache["counts"][place] for place in self.places)
 
     @cached_property
     def lanes(self) -> LaneOffsets | None:
@@ -169,7 +176,6 @@ def groups(facts: Facts) -> list[AccessGroup]:
 def _grouped(facts: Facts) -> list[AccessGroup]:
     by_place: dict[tuple[object, ...], list[int]] = {}
     every = list(facts.accesses())
-    counts = _counts(facts, [access for access, _ in every])
     for index, (access, row) in enumerate(every):
         if row.space != "global" or row.kind not in KINDS or row.reason is not None:
             continue
@@ -182,9 +188,8 @@ def _grouped(facts: Facts) -> list[AccessGroup]:
     for some in by_place.values():
         members = tuple(every[index] for index in some)
         row = members[0][1]
-        mine = tuple(counts[index] for index in some)
         result.append(
-            AccessGroup(facts, row.pointer or "", row.bytes_per_thread or 0, members, mine)
+            AccessGroup(facts, row.pointer or "", row.bytes_per_thread or 0, members, tuple(some))
         )
     return result
 
@@ -195,17 +200,19 @@ def merged(parts: Sequence[AccessGroup]) -> AccessGroup:
     return replace(
         narrowest,
         members=tuple(m for g in parts for m in g.members),
-        counts=tuple(c for g in parts for c in g.counts),
+        places=tuple(place for g in parts for place in g.places),
     )
 
 
-def _counts(facts: Facts, accesses: Sequence[AccessValue]) -> list[Counted | None]:
+def _counts(facts: Facts) -> list[Counted | None]:
     """What each access costs in the launch."""
     if facts.totals is not None:
         return [cost.counted for cost in facts.totals.transactions]
-    if facts.launched is None:
-        return [None] * len(accesses)
-    return [facts.launched.transactions(access).counted for access in accesses]
+    launched = facts.launched
+    return [
+        launched.transactions(access).counted if launched is not None else None
+        for access, _ in facts.accesses()
+    ]
 
 
 def merge_unrolled(every: Sequence[AccessGroup]) -> list[AccessGroup]:

@@ -35,6 +35,7 @@ class Value:
     args: tuple[Value, ...]
     payload: Any
     number: int  # order of creation: operands come before what uses them
+    kinds: int  # which operations are at or below it: a bit each, `kind_of`
 
     @property
     def constant(self) -> int | None:
@@ -80,7 +81,10 @@ class ValuePool:
         key = (op, bits, payload, *(a.number for a in args))
         value = self._table.get(key)
         if value is None:
-            value = self._table[key] = Value(op, bits, args, payload, len(self._table))
+            kinds = kind_of(op)
+            for arg in args:
+                kinds |= arg.kinds
+            value = self._table[key] = Value(op, bits, args, payload, len(self._table), kinds)
         return value
 
     # ------------------------------------------------------------ leaves
@@ -207,15 +211,18 @@ class ValuePool:
         """Each of ``values`` with nodes replaced, shared parts rebuilt once."""
         roots = list(values)
         done: dict[Value, Value] = dict(by)
-        for node in in_order(roots, stop=done):
-            new = [done[a] for a in node.args]
+        kinds = 0
+        for node in by:
+            kinds |= kind_of(node.op)
+        for node in in_order(roots, done, kinds):
+            new = [done.get(a, a) for a in node.args]
             if all(a is b for a, b in zip(new, node.args, strict=True)):
                 done[node] = node
             elif node.op == "load":
                 done[node] = self.load(new[0], node.bits, node.payload)
             else:
                 done[node] = self.node(node.op, node.bits, *new)
-        return [done[root] for root in roots]
+        return [done.get(root, root) for root in roots]
 
 
 _COMMUTATIVE = frozenset(
@@ -223,13 +230,26 @@ _COMMUTATIVE = frozenset(
 )
 
 
-def in_order(roots: Iterable[Value], stop: Mapping[Value, object] | None = None) -> list[Value]:
-    """All nodes below ``roots``, operands first; nodes in ``stop`` are left out."""
+_KINDS: dict[str, int] = {}
+
+
+def kind_of(op: str) -> int:
+    """The bit of an operation in `Value.kinds`."""
+    return _KINDS.setdefault(op, 1 << len(_KINDS))
+
+
+def in_order(
+    roots: Iterable[Value], stop: Mapping[Value, object] | None = None, kinds: int = -1
+) -> list[Value]:
+    """All nodes at or below ``roots``, operands first, that have one of ``kinds`` at or below.
+
+    Nodes in ``stop`` are left out.
+    """
     seen: set[Value] = set()
     stack = list(roots)
     while stack:
         node = stack.pop()
-        if node in seen or (stop is not None and node in stop):
+        if not node.kinds & kinds or node in seen or (stop is not None and node in stop):
             continue
         seen.add(node)
         stack.extend(node.args)
@@ -238,13 +258,13 @@ def in_order(roots: Iterable[Value], stop: Mapping[Value, object] | None = None)
 
 def leaves(value: Value, op: str) -> list[Value]:
     """The leaves of kind ``op`` below ``value``, in order of creation."""
-    return [node for node in in_order([value]) if node.op == op]
+    return [node for node in in_order([value], kinds=kind_of(op)) if node.op == op]
 
 
 def unknown_reasons(value: Value) -> list[str]:
     """Why ``value`` is not known: the distinct reasons of its unknown leaves; empty if it is."""
     reasons: dict[str, None] = {}
-    for node in in_order([value]):
+    for node in in_order([value], kinds=kind_of("unknown") | kind_of("load")):
         if node.op == "unknown":
             reasons[node.payload[1]] = None
         elif node.op == "load" and array_of(node) is None and not leaves(node, "phi"):
