@@ -290,7 +290,7 @@ def test_no_ptx_and_unreadable_ptx(folder: Path) -> None:
         (lambda d: d.update(grid=[2**31, 1, 1]), "grid[0]: found 2,147,483,648, expected blocks"),
         (lambda d: d.update(grid=[1, 1, 65536]), "grid[2]: found 65,536, expected blocks, 1 to 65"),
         (lambda d: d.update(block=[1024, 2, 1]), "expected at most 1,024"),
-        (lambda d: d.update(shared_bytes=10**6), "shared_bytes: found 1,000,000 B, expected at mo"),
+        (lambda d: d.update(shared_bytes=10**6), "shared_bytes: found 1,000,000 B of shared"),
         (lambda d: d["params"][2].update(value=2**32), "found 4,294,967,296, expected i32"),
         (lambda d: d["params"][0].update(address=2**64), "params[0].address: found 18,446,744,073"),
         (lambda d: d["params"][0].update(integers=[1, 5, 5, 9, "int32"]), "expected low below"),
