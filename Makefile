@@ -38,6 +38,7 @@ bench:  ## speed, as ratios within one run
 	$(PYTHON) benchmarks/decode.py
 	$(PYTHON) benchmarks/names.py
 	$(PYTHON) benchmarks/traffic.py
+	$(PYTHON) benchmarks/interactive.py
 
 wheel:  ## build the wheel into dist/
 	$(PYTHON) -m pip wheel --no-deps -w dist .
