@@ -54,7 +54,8 @@ def stages(cfg: Cfg, copies: Sequence[Copy]) -> list[tuple[str, int] | None]:
 def waits_for_all(cfg: Cfg, loop: NaturalLoop) -> tuple[ir.Instruction, int] | None:
     """The wait of a loop for all its copies, nothing computed since they began, and their number.
 
-    None where there is no such wait; of nested loops only the innermost is looked at.
+    None where there is no such wait, or where wgmma products run meanwhile (they are not waited for
+    to the last); of nested loops only the innermost is looked at.
     """
     if any(other.body < loop.body for other in cfg.loops):
         return None
@@ -62,6 +63,9 @@ def waits_for_all(cfg: Cfg, loop: NaturalLoop) -> tuple[ir.Instruction, int] | N
     body.sort(key=lambda instruction: instruction.pos)
     begun = [n for n, i in enumerate(body) if i.opcode.startswith("cp.async.c")]
     copies = sum(".shared" in body[n].opcode for n in begun)
+    products = [i for i in body if i.opcode.startswith("wgmma.wait_group")]
+    if any(not _waits_for_all_groups(i) for i in products):
+        return None
     for at, wait in enumerate(body):
         if copies and _for_all(wait):
             last = max((n for n in begun if n < at), default=begun[-1])
@@ -75,9 +79,13 @@ def _for_all(instruction: ir.Instruction) -> bool:
     """Whether it waits until no copy is pending."""
     if instruction.opcode == "cp.async.wait_all":
         return True
+    return instruction.opcode == "cp.async.wait_group" and _waits_for_all_groups(instruction)
+
+
+def _waits_for_all_groups(instruction: ir.Instruction) -> bool:
+    """Whether it waits until no group is under way."""
     (first, *_) = instruction.operands or (None,)
-    none = isinstance(first, ir.Immediate) and first.value == 0
-    return instruction.opcode == "cp.async.wait_group" and none
+    return isinstance(first, ir.Immediate) and first.value == 0
 
 
 def _works(instruction: ir.Instruction) -> bool:

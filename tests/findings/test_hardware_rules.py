@@ -83,6 +83,8 @@ def test_a_copy_beside_work_is_not_waited_for() -> None:
     # work between the copy and the wait: they run side by side
     beside = text.replace(wait, "\tfma.rn.f32 %f1, %f2, %f2, %f1;\n" + wait)
     assert ids(beside) == []
+    products = [text.replace(wait, f"{wait}\twgmma.wait_group.sync.aligned {n};\n") for n in (0, 1)]
+    assert [ids(some) for some in products] == [["copies-waited-for"], []]
     # the wait first, then copies at the end of the iteration: nothing lies between
     at, end = text.index("\tand.b32 %r8"), text.index("\tcp.async.wait")
     copies, rest = text[at:end], text[end:]

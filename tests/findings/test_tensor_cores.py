@@ -78,7 +78,7 @@ def test_silent_where_the_best_unit_is_used(arch: str, warps: int) -> None:
 def test_a_tile_of_few_rows_is_worth_knowing() -> None:
     options = {"num_warps": 4, "settings": {"BLOCK_M": 16}}
     (found,) = findings(PRODUCT, "tensor-core-fallback", **options)
-    assert found.severity == "info"
+    assert found.severity == "warning"  # of the file's launch most of the time
     assert "16 rows" in found.message
     assert "BLOCK_M" in found.advice
     assert found.proof is not None
