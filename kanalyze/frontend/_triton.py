@@ -65,7 +65,7 @@ def environment(place: str) -> Iterator[None]:
         yield
 
 
-class Device:
+class StandInDevice:
     """Triton's driver for a device that is not there: says what it is, and does nothing else.
 
     Its numbers are those of a usual GPU of the capability. Source: ``DriverBase`` and ``GPUDriver``
@@ -131,7 +131,7 @@ def stand_in(capability: int, path: Path) -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         patch: Any = lambda *a: stack.enter_context(mock.patch.object(*a))  # noqa: E731
-        device = Device(capability)
+        device = StandInDevice(capability)
         patch(driver, "_active", device)
         if (torch := import_torch(path)) is not None:
             patch(torch.cuda, "is_available", lambda: True)

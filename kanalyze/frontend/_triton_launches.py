@@ -29,7 +29,7 @@ _START, _ALIGN = 0x7F00_0000_0000, 512  # where invented addresses start, and Py
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenLaunch:
     """One launch.
 
     Attributes:
@@ -60,7 +60,7 @@ class _State(threading.local):
 
 
 @contextlib.contextmanager
-def seen(sink: Callable[[Seen], None], gpu: FakeGPU | None = None) -> Iterator[None]:
+def seen(sink: Callable[[SeenLaunch], None], gpu: FakeGPU | None = None) -> Iterator[None]:
     """Give every launch to a function while the context is open.
 
     Args:
@@ -188,7 +188,7 @@ def _imported(wanted: dict[str, Callable[[ModuleType], None]]) -> Iterator[None]
 
 def _seen(
     kernel: Any, grid: tuple[int, int, int], args: Sequence[Any], state: _State, gpu: FakeGPU | None
-) -> Seen:
+) -> SeenLaunch:
     signature: dict[str, Any] = dict(kernel.src.signature)
     names = list(signature)
     if len(args) != len(names):  # Inductor leaves constants out
@@ -201,7 +201,7 @@ def _seen(
     for place, value in kernel.src.constants.items():
         first, *inner = place if isinstance(place, tuple) else (names.index(place),)
         constants[".".join([names[first], *map(str, inner)])] = _plain(value)
-    return Seen(
+    return SeenLaunch(
         kernel, grid, arguments.params, constants, arguments.tensors, state.choice,
         state.inductor > 0,
     )  # fmt: skip
@@ -320,7 +320,7 @@ def held(tensor: Any, gpu: FakeGPU | None) -> Any:
     return real.detach().as_strided((span,), (1,), start).cpu().numpy()
 
 
-class FakeGPU(_triton.Device):
+class FakeGPU(_triton.StandInDevice):
     """A GPU that is not there, for Triton (its driver) and PyTorch (``cuda``)."""
 
     def __init__(self, capability: int):

@@ -429,11 +429,11 @@ def _in_place(path: Path, source: str | None) -> Iterator[Path]:
 
 def _locate(target: str) -> tuple[Path, str | None, KernelFile | None]:
     """Return a target's file, function ("" for the only one), and description if it is bundled."""
-    found = contents.triton_kernel(target)
-    assert found.path is not None
-    path = found.path.absolute()
-    if found.kind is not contents.Kind.BUNDLED:
-        return path, found.kernel, None
+    target_file = contents.triton_kernel(target)
+    assert target_file.path is not None
+    path = target_file.path.absolute()
+    if target_file.kind is not contents.Kind.BUNDLED:
+        return path, target_file.kernel, None
     bundled = kernel_file.read(path)
     return path, bundled.function, bundled
 

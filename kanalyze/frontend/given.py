@@ -147,10 +147,10 @@ def grid_of(grid: Grid, known: Mapping[str, object]) -> tuple[int, ...]:
     Raises:
         UsageError: it is not one to three whole numbers of at least 1, or names what is not known.
     """
-    found: Any = grid(dict(known)) if callable(grid) else grid
-    if isinstance(found, str | int):
-        found = pieces(str(found))
-    blocks = tuple(_whole("the grid", part, known) for part in found)
+    extents: Any = grid(dict(known)) if callable(grid) else grid
+    if isinstance(extents, str | int):
+        extents = pieces(str(extents))
+    blocks = tuple(_whole("the grid", part, known) for part in extents)
     if not (1 <= len(blocks) <= 3 and min(blocks, default=0) >= 1):
         raise UsageError(f"grid {blocks}: expected one to three numbers of at least 1")
     return blocks

@@ -296,11 +296,11 @@ class Launched:
 
 def launched(function: Any) -> Launched:
     """What each launch ``kernel[grid](…)`` in the same file says of the parameters."""
-    found = Launched()
+    said = Launched()
     try:
         tree = ast.parse(inspect.getsource(inspect.getmodule(function.fn) or function.fn))
     except (OSError, TypeError, SyntaxError):
-        return found
+        return said
     everywhere = _assigned(tree)
     for scope in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
         values = everywhere | _assigned(scope)
@@ -316,13 +316,13 @@ def launched(function: Any) -> Launched:
             for name, given in (by_name | {k.arg: k.value for k in node.keywords if k.arg}).items():
                 value = values.get(_name(given), given)
                 if isinstance(value, ast.Constant):
-                    found.constants.setdefault(name, value.value)
+                    said.constants.setdefault(name, value.value)
                 elif isinstance(value, ast.Call):
                     dtype = next((k.value for k in value.keywords if k.arg == "dtype"), None)
                     if isinstance(dtype, ast.Attribute):
                         with contextlib.suppress(UsageError):
-                            found.types.setdefault(name, normalise_type(dtype.attr))
-    return found
+                            said.types.setdefault(name, normalise_type(dtype.attr))
+    return said
 
 
 def _assigned(tree: ast.AST) -> dict[str, ast.expr]:

@@ -245,8 +245,8 @@ def _infer(
     missing: Sequence[TritonParameter],
     guess: tuple[str, int, int],
 ) -> None:
-    found = inference.inferred(kernel.function, missing, request.values, *guess)
-    for name, argument in found.items():
+    guessed = inference.inferred(kernel.function, missing, request.values, *guess)
+    for name, argument in guessed.items():
         request.arguments[name] = argument
         request.inferred.append(name)
         if argument.type == "constexpr":

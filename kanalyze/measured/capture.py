@@ -24,7 +24,7 @@ from typing import Any
 
 from kanalyze import cache
 from kanalyze.errors import InputError, MissingToolError, system_reason
-from kanalyze.frontend._triton_launches import FakeGPU, Seen, held, seen
+from kanalyze.frontend._triton_launches import FakeGPU, SeenLaunch, held, seen
 from kanalyze.measured.records.writer import relative, write_record
 
 SCHEMA = "kanalyze.record/1"
@@ -95,7 +95,7 @@ class Recorder:
         self._known: set[str] = set()
         self._alike: Counter[str] = Counter()
 
-    def launch(self, one: Seen) -> None:
+    def launch(self, one: SeenLaunch) -> None:
         """Write a launch that is new."""
         shape = [one.kernel.hash, one.grid, [_without_number(p) for p in one.params]]
         numbers = [[p.get("value"), (p.get("address") or 0) % 512] for p in one.params]
@@ -129,7 +129,7 @@ class Recorder:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 cache.write_whole(self.folder / param["array"], file.getvalue(), 0o644)
 
-    def _data(self, one: Seen, stem: str) -> dict[str, Any]:
+    def _data(self, one: SeenLaunch, stem: str) -> dict[str, Any]:
         kernel, told = one.kernel, one.kernel.metadata
         ctas = getattr(told, "num_ctas", 1)
         assumed = [f"configuration: {one.choice}, without a GPU to try them"] if one.choice else []
@@ -248,7 +248,7 @@ def begin() -> None:
         with open(asked["log"], "a", encoding="utf-8") as file:
             file.write(json.dumps(event) + "\n")
 
-    def launch(one: Seen) -> None:
+    def launch(one: SeenLaunch) -> None:
         count, left_out = len(recorder.records), recorder.left_out
         try:
             recorder.launch(one)
