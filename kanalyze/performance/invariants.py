@@ -41,10 +41,10 @@ def broken(
     asked = "the sectors that requests ask for"
     limits += [(name, 0, limit, asked) for name, limit in most.items()]
     limits += [(name, *both, "its range") for name, both in interval.items()]
-    broken = {}
+    wrong = {}
     for name, low, high, words in limits:
         value = counters[name]
         if value < low or (high is not None and value > high):
             side, limit = ("below", low) if value < low else ("above", high)
-            broken[name] = f"the estimate, {value:,}, cannot be: it is {side} {limit:,.0f}, {words}"
-    return broken
+            wrong[name] = f"the estimate, {value:,}, cannot be: it is {side} {limit:,.0f}, {words}"
+    return wrong

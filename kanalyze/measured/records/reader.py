@@ -252,11 +252,11 @@ class _RecordReader:
         held = {}
         for place, name in arrays.files_of(data).items():
             file = os.path.join(os.path.dirname(stem), name)
-            array = self.files.get(file)
+            content = self.files.get(file)
             try:
-                if array is None:
+                if content is None:
                     raise InputError(f"there is no {name} beside it")
-                held[place] = assumptions.of_npy(io.BytesIO(array), file)
+                held[place] = assumptions.of_npy(io.BytesIO(content), file)
             except InputError as error:
                 key = f"params[{place}].array"
                 self._left_out(shown, [(key, f"{error.message}; it is left out")], False)
